@@ -1,0 +1,61 @@
+"""Differentially private Bayesian inference that knows its own noise.
+
+>>> import noisewise as nw
+>>> nw.Budget(epsilon=1.0, delta=1e-6)
+Budget(epsilon=1.0, delta=1e-06, adjacency='add-remove')
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noisewise.data import Column, Schema, Table
+    from noisewise.dpvi import Settings
+    from noisewise.fitting import fit
+    from noisewise.mechanism import Budget, Certificate
+    from noisewise.planning import Plan, plan
+    from noisewise.posterior import Status
+    from noisewise.result import Result
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Budget": "mechanism.budget",
+    "Certificate": "mechanism.ledger",
+    "Column": "data",
+    "Plan": "planning.plan",
+    "Result": "result",
+    "Schema": "data",
+    "Settings": "dpvi.settings",
+    "Status": "posterior.status",
+    "Table": "data",
+    "fit": "fitting",
+    "plan": "planning.plan",
+}
+
+__all__ = [
+    "Budget",
+    "Certificate",
+    "Column",
+    "Plan",
+    "Result",
+    "Schema",
+    "Settings",
+    "Status",
+    "Table",
+    "fit",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: `import noisewise` itself stays instant."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"noisewise.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'noisewise' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,119 @@
+"""Named-argument checks, and the base of the library's own errors.
+
+Every check returns the value it was given, as a plain Python number or unchanged, so that it can
+stand in an assignment. Comparisons are written `not value > 0`, never `value <= 0`: NaN fails both,
+and only the first form refuses it.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "NoisewiseError",
+    "fraction",
+    "integer_at_least",
+    "one_of",
+    "positive",
+    "shown",
+]
+
+_LONGEST_SHOWN = 80
+
+
+class NoisewiseError(ValueError):
+    """An argument, a schema or a table that cannot be used; the message is one line."""
+
+
+def shown(value: object) -> str:
+    """`repr(value)` on one line, cut short: for messages.
+
+    >>> shown("two\\nlines"), shown(float("nan"))
+    ("'two\\\\nlines'", 'nan')
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def positive(name: str, value: Any, *, finite: bool = False) -> float:
+    """Check that `value` is a number above zero; with `finite=True`, infinity is refused too.
+
+    Infinity passes by default because it is how limits are written: a clip norm of infinity clips
+    nothing.
+
+    >>> positive("clip_norm", 2)
+    2.0
+    >>> positive("clip_norm", float("nan"))
+    Traceback (most recent call last):
+    ...
+    noisewise._validate.NoisewiseError: clip_norm must be a positive number, got nan
+    """
+    wanted = "a positive finite number" if finite else "a positive number"
+    number = _number(name, value, wanted)
+    if not number > 0 or (finite and not math.isfinite(number)):
+        raise NoisewiseError(f"{name} must be {wanted}, got {shown(value)}")
+    return number
+
+
+def fraction(name: str, value: Any) -> float:
+    """Check that `value` lies strictly between 0 and 1.
+
+    >>> fraction("sampling_rate", 0.25)
+    0.25
+    """
+    wanted = "a number strictly between 0 and 1"
+    number = _number(name, value, wanted)
+    if not 0 < number < 1:
+        raise NoisewiseError(f"{name} must be {wanted}, got {shown(value)}")
+    return number
+
+
+def integer_at_least(name: str, value: Any, low: int) -> int:
+    """Check that `value` is a whole number (of an integer type) not below `low`.
+
+    >>> integer_at_least("steps", 10, 1)
+    10
+    """
+    wanted = f"an integer of at least {low}"
+    scalar = _scalar(value)
+    if isinstance(scalar, bool) or not isinstance(scalar, numbers.Integral):
+        raise TypeError(f"{name} must be {wanted}, got {shown(value)}")
+    if not int(scalar) >= low:
+        raise NoisewiseError(f"{name} must be {wanted}, got {shown(value)}")
+    return int(scalar)
+
+
+def one_of(name: str, value: Any, options: Iterable[str]) -> str:
+    """Check that `value` is one of the named options.
+
+    >>> one_of("adjacency", "add_remove", ("add_remove", "replace_one"))
+    'add_remove'
+    """
+    allowed = tuple(options)
+    wanted = f"one of {', '.join(map(repr, allowed))}"
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be {wanted}, got {shown(value)}")
+    if value not in allowed:
+        raise NoisewiseError(f"{name} must be {wanted}, got {shown(value)}")
+    return value
+
+
+def _number(name: str, value: Any, wanted: str) -> float:
+    """`value` as a float, or a TypeError: booleans and strings are not numbers here."""
+    scalar = _scalar(value)
+    if isinstance(scalar, bool) or not isinstance(scalar, numbers.Real):
+        raise TypeError(f"{name} must be {wanted}, got {shown(value)}")
+    try:
+        return float(scalar)
+    except OverflowError:  # an integer beyond the floats
+        raise NoisewiseError(
+            f"{name} must be {wanted} that fits a float, got {shown(value)}"
+        ) from None
+
+
+def _scalar(value: Any) -> Any:
+    """The Python scalar inside a NumPy or JAX scalar; anything else unchanged."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value

@@ -1,0 +1,214 @@
+"""A column and its raw values in, a bounded array out, or a `DataError` that quotes no value."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import shown
+from noisewise.data.column import Column
+from noisewise.data.errors import DataError
+
+__all__ = ["bounded", "is_constant"]
+
+_NUMBERS = (numbers.Real, np.bool_, decimal.Decimal)
+
+
+def bounded(column: Column, values: np.ndarray, *, clamp: bool, coded: bool = False) -> np.ndarray:
+    """The values in the declared type and bounds, in read-only memory of their own.
+
+    Args:
+        column: What was declared.
+        values: What was found, rows first.
+        clamp: Move values outside the bounds to the nearer bound instead of refusing them.
+        coded: Categories come as integer codes, as in `Table.arrays`, rather than as their names.
+    """
+    values = _shaped(column, values)
+    if column.kind == "category":
+        checked = _codes(column, values) if coded else _categories(column, values)
+    elif column.kind == "binary":
+        checked = _binary(column, _numeric(column, values))
+    elif column.kind == "count":
+        checked = _count(column, _numeric(column, values), clamp=clamp)
+    else:
+        checked = _real(column, _numeric(column, values), clamp=clamp)
+    owned = np.array(
+        checked, order="C"
+    )  # a copy: later changes to the caller's data must not get in
+    owned.flags.writeable = False
+    return owned
+
+
+def is_constant(values: np.ndarray) -> bool:
+    """Whether every row is the same as the first."""
+    return bool(np.all(values == values[:1]))
+
+
+def _fault(column: Column, what: str) -> DataError:
+    """The error for one column, in one line."""
+    return DataError(f"column {shown(column.name)} {what}")
+
+
+def _shaped(column: Column, values: np.ndarray) -> np.ndarray:
+    """The values with the declared shape in each row; a column of lists is stacked."""
+    if column.shape and values.ndim == 1 and values.dtype.kind == "O":
+        values = _stacked(values)
+    if values.ndim == 0 or values.shape[1:] != column.shape:
+        per_row = f"an array of shape {column.shape}" if column.shape else "one value"
+        raise _fault(
+            column, f"must hold {per_row} in each row: reshape it, or declare another shape"
+        )
+    return values
+
+
+def _stacked(rows: np.ndarray) -> np.ndarray:
+    """An array of lists as one array; left as it is where the lists differ in shape."""
+    try:
+        return np.array(rows.tolist())
+    except ValueError:
+        return rows
+
+
+def _numeric(column: Column, values: np.ndarray) -> np.ndarray:
+    """Booleans, integers or floats, finite; anything else is refused."""
+    if values.dtype.kind == "O":
+        values = _from_objects(column, values)
+    if values.dtype.kind not in "biuf":
+        hint = ": declare it a category" if values.dtype.kind in "UST" else ""
+        raise _fault(
+            column, f"is declared {column.kind} but does not hold numbers{hint or ': convert it'}"
+        )
+    if values.dtype.kind == "f":
+        if not np.all(np.isfinite(values)):
+            raise _missing(column)
+        if values.dtype.itemsize > 8:
+            values = _finite_doubles(column, values)
+    return values
+
+
+def _missing(column: Column) -> DataError:
+    """The error for missing and infinite cells alike: clamping cannot help with either."""
+    return _fault(
+        column, "has missing or infinite values: drop those rows, or fill them in beforehand"
+    )
+
+
+def _finite_doubles(column: Column, values: np.ndarray) -> np.ndarray:
+    """Extended precision brought down to float64; what does not fit is infinite."""
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float64)
+    if not np.all(np.isfinite(values)):
+        raise _missing(column)
+    return values
+
+
+def _from_objects(column: Column, values: np.ndarray) -> np.ndarray:
+    """An array of Python objects as floats, if all of them are numbers."""
+    flat = values.ravel().tolist()
+    if any(_is_missing(value) for value in flat):
+        raise _missing(column)
+    if not all(isinstance(value, _NUMBERS) for value in flat):
+        raise _fault(column, f"is declared {column.kind} but does not hold numbers: convert it")
+    try:
+        return np.array([float(value) for value in flat]).reshape(values.shape)
+    except OverflowError:  # an integer beyond the floats is as good as infinite
+        raise _missing(column) from None
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT, which need not be installed and so are known by name."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _outside(column: Column) -> DataError:
+    """The error for values beyond the bounds."""
+    assert column.bounds is not None
+    lo, hi = column.bounds
+    return _fault(
+        column,
+        f"has values outside its declared bounds [{lo:g}, {hi:g}]: widen the bounds from "
+        "outside knowledge, or move such values to the bounds with clamp=True",
+    )
+
+
+def _real(column: Column, values: np.ndarray, *, clamp: bool) -> np.ndarray:
+    """float64 inside the bounds."""
+    assert column.bounds is not None
+    lo, hi = column.bounds
+    if not clamp:
+        # The bounds in the data's own precision: float32(0.1) is above 0.1, yet means 0.1.
+        precision = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+        with np.errstate(over="ignore"):
+            low, high = np.array([lo, hi]).astype(precision)
+        if not np.all((values >= low) & (values <= high)):
+            raise _outside(column)
+    return np.clip(values.astype(np.float64), lo, hi)
+
+
+def _count(column: Column, values: np.ndarray, *, clamp: bool) -> np.ndarray:
+    """int64 inside the bounds."""
+    assert column.bounds is not None
+    lo, hi = column.bounds
+    if values.dtype.kind == "f":
+        if not np.all(values == np.rint(values)):
+            raise _fault(
+                column, "is declared count but has values that are not whole: declare it real"
+            )
+    elif (
+        values.dtype == np.uint64
+    ):  # beyond int64 is far beyond any bound, and must not wrap around
+        values = np.minimum(values, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
+    else:
+        values = values.astype(np.int64)
+    if not clamp and not np.all((values >= lo) & (values <= hi)):
+        raise _outside(column)
+    return np.asarray(np.clip(values, lo, hi), dtype=np.int64)
+
+
+def _binary(column: Column, values: np.ndarray) -> np.ndarray:
+    """int8, 0 or 1."""
+    if not np.all((values == 0) | (values == 1)):
+        raise _fault(
+            column,
+            "is declared binary but has values other than 0 and 1: recode it, or declare a count",
+        )
+    return values.astype(np.int8)
+
+
+def _categories(column: Column, values: np.ndarray) -> np.ndarray:
+    """int32 codes of the declared categories. Whole numbers are compared as they are written."""
+    assert column.categories is not None
+    if values.dtype.kind not in "OUTiub":
+        raise _fault(
+            column,
+            "is declared category but holds neither text nor whole numbers: convert it to text",
+        )
+    lookup = {category: code for code, category in enumerate(column.categories)}
+    labels = (value if type(value) is str else str(value) for value in values.tolist())
+    codes = np.fromiter((lookup.get(label, -1) for label in labels), np.int32, count=len(values))
+    if np.any(codes < 0):
+        declared = ", ".join(map(repr, column.categories))
+        raise _fault(
+            column,
+            f"has missing values or values that are no declared category ({declared}): "
+            "declare all of them",
+        )
+    return codes
+
+
+def _codes(column: Column, values: np.ndarray) -> np.ndarray:
+    """int32 codes that are codes already."""
+    assert column.categories is not None
+    levels = len(column.categories)
+    if values.dtype.kind not in "iu" or not np.all((values >= 0) & (values < levels)):
+        raise _fault(
+            column,
+            f"must hold integer codes from 0 to {levels - 1}, one for each declared category",
+        )
+    return values.astype(np.int32)

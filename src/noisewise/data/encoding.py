@@ -1,0 +1,243 @@
+"""From named columns to a design matrix: record by record, and by public numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import shown
+from noisewise.data.column import Column
+from noisewise.data.errors import SchemaError
+from noisewise.data.schema import Schema
+
+__all__ = ["Encoder"]
+
+_INTERCEPT = "intercept"
+
+
+@dataclass(frozen=True)
+class _DesignColumn:
+    """One column of the design matrix: `(values - centre) / scale`, between `lo` and `hi`."""
+
+    name: str
+    column: str | None
+    centre: float
+    scale: float
+    lo: float
+    hi: float
+
+
+class Encoder:
+    """A linear encoding of each record, fixed by the schema alone, so that it costs no privacy.
+
+    Real and count columns become `(x - mean) / sd` with the declared guesses, or, without them,
+    `(x - midpoint) / half-range` of the bounds, which lies in [-1, 1]. Binary columns stay 0 and 1.
+    A category column becomes one 0/1 column for each category but the first, the reference. A
+    vector column is spread over `x[0]`, `x[1]`, ... The first column, `intercept`, is all ones.
+
+    Args:
+        schema: The declared columns.
+        target: The column to predict, or None. It is not scaled: real and count targets stay in
+            their own units, a category target with two categories becomes its 0/1 code.
+        features: The columns to encode, in this order; by default every column but the target, in
+            the schema's.
+        intercept: Whether to put a column of ones first.
+
+    >>> from noisewise.data import Column
+    >>> schema = Schema((
+    ...     Column(name="age", kind="real", bounds=(0, 100), mean=45, sd=15),
+    ...     Column(name="sex", kind="category", categories=("female", "male")),
+    ...     Column(name="visits", kind="count", bounds=(0, 50)),
+    ... ))
+    >>> encoder = Encoder(schema, target="visits")
+    >>> encoder.names
+    ['intercept', 'age', 'sex=male']
+    >>> people = {"age": np.array([60.0, 30.0]), "sex": np.array([1, 0])}
+    >>> encoder.design(people).tolist()
+    [[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        target: str | None,
+        features: Sequence[str] | None = None,
+        intercept: bool = True,
+    ) -> None:
+        self._schema = schema
+        self._target = _checked_target(schema, target)
+        self._features = _checked_features(schema, target, features)
+        self._intercept = bool(intercept)
+        self._design = _design_columns([schema[name] for name in self._features], self._intercept)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that the encoding was made from."""
+        return self._schema
+
+    @property
+    def target(self) -> str | None:
+        """The name of the target column, if there is one."""
+        return self._target
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the encoded columns of the table, in order."""
+        return self._features
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the design matrix's columns, e.g. `age`, `sex=male`, `x[0]`."""
+        return [column.name for column in self._design]
+
+    def encode(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Encode arrays in the form of `Table.arrays` or `Schema.simulate`.
+
+        Returns `X`, float32 of shape `(n, len(names))`, and, where there is a target, `y`, float32
+        `(n,)`. Row `i` depends on record `i` only: what comes in as private rows goes out as
+        private rows.
+        """
+        encoded = {"X": self.design(arrays)}
+        if self._target is not None:
+            encoded["y"] = _fetched(arrays, self._target).astype(np.float32)
+        return encoded
+
+    def design(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The design matrix alone: for new records, whose target is not known."""
+        first = next(iter(arrays.values()), np.empty(0))
+        X = np.ones((len(first), len(self._design)), dtype=np.float32)
+        at = int(self._intercept)
+        for name in self._features:
+            values = _unscaled(self._schema[name], _fetched(arrays, name))
+            block = self._design[at : at + values.shape[1]]
+            centre, scale = np.array([[c.centre, c.scale] for c in block]).T
+            X[:, at : at + len(block)] = (values - centre) / scale
+            at += len(block)
+        return X
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Name, source column, centre and scale of each column of the design matrix.
+
+        The encoded value is `(original - centre) / scale`, so a coefficient `b` is `b / scale` in
+        original units, and the intercept loses the sum of `b * centre / scale`. The intercept's own
+        column is None.
+        """
+        return [
+            {"name": c.name, "column": c.column, "centre": c.centre, "scale": c.scale}
+            for c in self._design
+        ]
+
+    def feature_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest and highest value each column of the design matrix can take, float32."""
+        lo = np.array([column.lo for column in self._design], dtype=np.float32)
+        hi = np.array([column.hi for column in self._design], dtype=np.float32)
+        return lo, hi
+
+    def __repr__(self) -> str:
+        return f"Encoder(target={self._target!r}, names={self.names})"
+
+
+def _checked_target(schema: Schema, target: str | None) -> str | None:
+    """The target, if it is one number per record."""
+    if target is None:
+        return None
+    if target not in schema:
+        declared = ", ".join(map(repr, schema.names))
+        raise SchemaError(f"target {shown(target)} is not in the schema: choose one of {declared}")
+    column = schema[target]
+    if column.shape:
+        raise SchemaError(
+            f"target {target!r} is a vector column: choose a column with one value per row"
+        )
+    if column.categories is not None and len(column.categories) > 2:
+        levels = len(column.categories)
+        raise SchemaError(
+            f"target {target!r} has {levels} categories: a category target needs exactly two"
+        )
+    return target
+
+
+def _checked_features(
+    schema: Schema, target: str | None, features: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The feature names, declared, different from each other and from the target."""
+    if features is None:
+        return tuple(name for name in schema.names if name != target)
+    if isinstance(features, str):
+        raise SchemaError(
+            f"features must be a list of column names, got {shown(features)}: write [{features!r}]"
+        )
+    chosen = tuple(features)
+    for name in chosen:
+        if name not in schema:
+            declared = ", ".join(map(repr, schema.names))
+            raise SchemaError(
+                f"feature {shown(name)} is not in the schema: choose among {declared}"
+            )
+        if name == target:
+            raise SchemaError(
+                f"feature {name!r} is the target as well: take it out of the features"
+            )
+        if chosen.count(name) > 1:
+            raise SchemaError(f"feature {name!r} is listed twice: list it once")
+    return chosen
+
+
+def _design_columns(columns: Sequence[Column], intercept: bool) -> tuple[_DesignColumn, ...]:
+    """All columns of the design matrix, with names of their own."""
+    design = [_DesignColumn(_INTERCEPT, None, 0.0, 1.0, 1.0, 1.0)] if intercept else []
+    for column in columns:
+        design += _encoded(column)
+    if not design:
+        raise SchemaError("the encoding has no columns: name a feature, or keep the intercept")
+    names = [column.name for column in design]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SchemaError(
+            f"two encoded columns would be called {shown(twice)}: rename one in the schema"
+        )
+    return tuple(design)
+
+
+def _encoded(column: Column) -> list[_DesignColumn]:
+    """The columns of the design matrix that one column of the table becomes."""
+    if column.kind == "binary":
+        return [_DesignColumn(column.name, column.name, 0.0, 1.0, 0.0, 1.0)]
+    if column.categories is not None:
+        levels = column.categories[1:]
+        return [
+            _DesignColumn(f"{column.name}={x}", column.name, 0.0, 1.0, 0.0, 1.0) for x in levels
+        ]
+    assert column.bounds is not None
+    lo, hi = column.bounds
+    if column.mean is not None and column.sd is not None:
+        centre, scale = column.mean, column.sd
+    else:
+        centre, scale = lo + (hi - lo) / 2, (hi - lo) / 2
+    low, high = (lo - centre) / scale, (hi - centre) / scale
+    if not max(-low, high) <= float(np.finfo(np.float32).max):
+        raise SchemaError(
+            f"column {column.name!r} has sd {scale:g}, too small for bounds [{lo:g}, {hi:g}] "
+            "in float32: declare a larger sd"
+        )
+    return [
+        _DesignColumn(name, column.name, centre, scale, low, high) for name in column.entry_names
+    ]
+
+
+def _fetched(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """One column of the arrays."""
+    if name not in arrays:
+        raise SchemaError(f"column {name!r} is to be encoded but is not among the arrays: add it")
+    return np.asarray(arrays[name])
+
+
+def _unscaled(column: Column, values: np.ndarray) -> np.ndarray:
+    """The values as `(n, width)` float64: one-hot without the reference, or an entry each."""
+    if column.categories is not None:
+        levels = np.arange(1, len(column.categories))
+        return np.asarray(values[:, None] == levels, dtype=np.float64)
+    return values.astype(np.float64).reshape(len(values), len(column.entry_names))

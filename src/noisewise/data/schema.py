@@ -1,0 +1,210 @@
+"""A schema: the declared columns of a table, and whether its number of rows is public."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import integer_at_least, shown
+from noisewise.data.column import Column
+from noisewise.data.errors import SchemaError
+
+__all__ = ["Schema"]
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Everything publicly known about a table: no part of it is computed from rows.
+
+    Attributes:
+        columns: The declared columns, in order, with different names.
+        rows: The number of rows, if it is **public**. None says that it is private: it will be
+            noised, at a cost, wherever it is needed.
+
+    >>> schema = Schema.from_dict({
+    ...     "rows": 20190,
+    ...     "columns": {
+    ...         "age": {"type": "real", "bounds": [0, 100], "mean": 45, "sd": 15},
+    ...         "visited": {"type": "binary"},
+    ...     },
+    ... })
+    >>> schema.names
+    ('age', 'visited')
+    >>> schema["age"].bounds
+    (0.0, 100.0)
+    >>> Schema.from_dict(schema.to_dict()) == schema
+    True
+    """
+
+    columns: tuple[Column, ...]
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, (str, Mapping)) or not hasattr(self.columns, "__iter__"):
+            raise SchemaError(f"columns must be a sequence of Column, got {shown(self.columns)}")
+        columns = tuple(self.columns)
+        if not columns:
+            raise SchemaError("the schema declares no column: declare at least one")
+        for column in columns:
+            if not isinstance(column, Column):
+                raise SchemaError(
+                    f"columns must be a sequence of Column, got {shown(column)} among them"
+                )
+        names = [column.name for column in columns]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SchemaError(
+                f"column {shown(twice)} is declared twice: give every column its own name"
+            )
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "rows", _checked_rows(self.rows))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        declared = ", ".join(map(repr, self.names))
+        raise SchemaError(f"column {shown(name)} is not in the schema: declared are {declared}")
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        """The number of columns."""
+        return len(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> Schema:
+        """Read `{"rows": ..., "columns": {name: {"type": ..., ...}}}`, as in the TOML file."""
+        if not isinstance(declared, Mapping):
+            raise SchemaError(f"a schema must be a table with columns, got {shown(declared)}")
+        unknown = [key for key in declared if key not in ("rows", "columns")]
+        if unknown:
+            keys = ", ".join(map(shown, unknown))
+            raise SchemaError(
+                f"the schema has unknown keys {keys}: expected columns and, if public, rows"
+            )
+        columns = declared.get("columns")
+        if not isinstance(columns, Mapping):
+            found = "no columns" if columns is None else f"columns = {shown(columns)}"
+            raise SchemaError(
+                f"the schema has {found}: expected a table [columns.NAME] for each column"
+            )
+        read = tuple(Column.from_dict(name, column) for name, column in columns.items())
+        return cls(read, declared.get("rows"))
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str]) -> Schema:
+        """Read a schema from a TOML file.
+
+        ```toml
+        rows = 20190            # only if the number of rows is public
+        [columns.age]
+        type = "real"
+        bounds = [0, 100]
+        mean = 45               # mean and sd: from outside knowledge, never from these rows
+        sd = 15
+        [columns.sex]
+        type = "category"
+        categories = ["female", "male"]
+        ```
+        """
+        try:
+            declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise SchemaError(
+                f"cannot read the schema {shown(str(path))} ({reason}): give a TOML file"
+            ) from None
+        except ValueError as error:  # bad UTF-8 or bad TOML
+            reason = " ".join(str(error).split())
+            raise SchemaError(
+                f"the schema {shown(str(path))} is not valid TOML: {reason}"
+            ) from None
+        return cls.from_dict(declared)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema as plain Python values, ready for JSON; `Schema.from_dict` reads it back."""
+        rows = {} if self.rows is None else {"rows": self.rows}
+        return rows | {"columns": {column.name: column.to_dict() for column in self.columns}}
+
+    def to_toml(self) -> str:
+        """The schema as TOML; `Schema.from_toml` reads it back from a file.
+
+        >>> print(Schema((Column(name="visited", kind="binary", share=0.25),)).to_toml())
+        [columns.visited]
+        type = "binary"
+        share = 0.25
+        <BLANKLINE>
+        """
+        parts = [] if self.rows is None else [f"rows = {self.rows}\n"]
+        for column in self.columns:
+            lines = [f"[columns.{_toml_key(column.name)}]"]
+            lines += [f"{key} = {_toml_value(value)}" for key, value in column.to_dict().items()]
+            parts.append("\n".join(lines) + "\n")
+        return "\n".join(parts)
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with any part of the declaration, order included."""
+        columns = [[column.name, column.to_dict()] for column in self.columns]
+        canonical = json.dumps(
+            {"rows": self.rows, "columns": columns}, sort_keys=True, separators=(",", ":")
+        )
+        return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
+
+    def simulate(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        """Draw a made-up table of `n` rows, columns independent; touches no data.
+
+        Real columns follow the normal with the declared mean and sd, truncated to the bounds, or
+        are uniform on the bounds where none are declared; counts likewise, rounded. Categories come
+        as integer codes. The arrays have the types and shapes of `Table.arrays`.
+
+        >>> schema = Schema((Column(name="visits", kind="count", bounds=(0, 3)),))
+        >>> schema.simulate(np.random.default_rng(0), 4)["visits"].dtype
+        dtype('int64')
+        """
+        n = integer_at_least("n", n, 1)
+        return {column.name: column.simulate(rng, n) for column in self.columns}
+
+
+def _checked_rows(rows: Any) -> int | None:
+    """The public number of rows as a Python integer; a table has at least two."""
+    if rows is None:
+        return None
+    try:
+        return integer_at_least("rows", rows, 2)
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{error}: leave rows out if their number is private") from None
+
+
+def _toml_key(name: str) -> str:
+    """A key, quoted where TOML requires it."""
+    return name if _BARE_KEY.fullmatch(name) else _toml_value(name)
+
+
+def _toml_value(value: object) -> str:
+    """A string, a number or a list; JSON's strings are TOML's, but for the character DEL."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)

@@ -1,0 +1,153 @@
+"""A table: rows that keep to a schema. The one object here that holds people's data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import shown
+from noisewise.data.checking import bounded, is_constant
+from noisewise.data.errors import DataError
+from noisewise.data.reading import read_columns, read_file
+from noisewise.data.schema import Schema
+
+__all__ = ["Table"]
+
+
+class Table:
+    """Rows, checked against a schema and held as bounded arrays.
+
+    Args:
+        data: A pandas, polars or pyarrow table, a dict of arrays, or a structured NumPy array. A
+            vector column is an `(n, p)` array in a dict, and a column of lists, or `p` columns
+            `x[0]`, `x[1]`, ..., in a frame.
+        schema: What is publicly known. Every column of the data must be declared.
+        clamp: Move values outside the declared bounds to the nearer bound, instead of refusing the
+            table. How many were moved is not reported anywhere.
+        ignore_undeclared: Drop columns that the schema does not declare, instead of refusing the
+            table.
+        allow_constant: Accept columns that hold one single value in every row.
+
+    Raises:
+        DataError: The table does not keep to the schema. The message names the column and the
+            declaration, and never a value.
+
+    >>> from noisewise.data import Column
+    >>> age = Column(name="age", kind="real", bounds=(0, 100))
+    >>> schema = Schema((age, Column(name="ill", kind="binary")))
+    >>> table = Table({"age": [31.5, 64.0, 47.2], "ill": [False, True, False]}, schema)
+    >>> table
+    Table(age: real in [0, 100]; ill: binary)
+    >>> table.arrays["ill"].dtype
+    dtype('int8')
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        schema: Schema,
+        *,
+        clamp: bool = False,
+        ignore_undeclared: bool = False,
+        allow_constant: bool = False,
+    ) -> None:
+        raw = read_columns(data, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
+        self._fill(raw, schema, clamp=clamp, coded=False, allow_constant=allow_constant)
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, Any], schema: Schema, *, allow_constant: bool = False
+    ) -> Table:
+        """A table from arrays in the form of `Table.arrays`: category columns as integer codes.
+
+        This is how simulated arrays become a Table:
+        `Table.from_arrays(schema.simulate(rng, n), schema)`.
+        """
+        table = cls.__new__(cls)
+        raw = read_columns(dict(arrays), _checked_schema(schema), ignore_undeclared=False)
+        table._fill(raw, schema, clamp=False, coded=True, allow_constant=allow_constant)
+        return table
+
+    @classmethod
+    def read(
+        cls,
+        path: str | PathLike[str],
+        schema: Schema,
+        *,
+        clamp: bool = False,
+        ignore_undeclared: bool = False,
+        allow_constant: bool = False,
+    ) -> Table:
+        """Read a `.csv`, `.csv.gz` or `.parquet` file; other arguments as for `Table`."""
+        raw = read_file(path, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
+        return cls(raw, schema, clamp=clamp, allow_constant=allow_constant)
+
+    def _fill(
+        self,
+        raw: Mapping[str, np.ndarray],
+        schema: Schema,
+        *,
+        clamp: bool,
+        coded: bool,
+        allow_constant: bool,
+    ) -> None:
+        """Check the columns one by one and keep them."""
+        _check_lengths(raw)
+        arrays = {c.name: bounded(c, raw[c.name], clamp=clamp, coded=coded) for c in schema}
+        for name, values in arrays.items():
+            if not allow_constant and is_constant(values):
+                raise DataError(
+                    f"column {shown(name)} holds one single value in every row: drop it, "
+                    "or keep it with allow_constant=True"
+                )
+        self._schema = schema
+        self._arrays = arrays
+
+    @property
+    def schema(self) -> Schema:
+        """What was declared; public."""
+        return self._schema
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """**These are rows; only the mechanism may read them.**
+
+        Read-only arrays by column name: real float64 `(n, *shape)`, count int64, binary int8,
+        category int32 codes in the order of the declared categories. Anything computed from them
+        has to be paid for.
+        """
+        return dict(self._arrays)
+
+    def __len__(self) -> int:
+        """The number of rows; not public unless the schema declares it."""
+        return len(next(iter(self._arrays.values())))
+
+    def __repr__(self) -> str:
+        return f"Table({'; '.join(column.summary() for column in self._schema)})"
+
+
+def _checked_schema(schema: object) -> Schema:
+    """The schema, if it is one: a path or a dict in its place is a likely slip."""
+    if not isinstance(schema, Schema):
+        raise TypeError(
+            f"schema must be a Schema, got {type(schema).__name__}: "
+            "use Schema.from_toml or Schema.from_dict"
+        )
+    return schema
+
+
+def _check_lengths(raw: Mapping[str, np.ndarray]) -> None:
+    """Columns of one length, and at least two rows: said without saying how many there are."""
+    lengths = {name: values.shape[0] if values.ndim else -1 for name, values in raw.items()}
+    (first, length), *others = lengths.items()
+    for name, other in others:
+        if other != length:
+            raise DataError(
+                f"columns {shown(first)} and {shown(name)} are not equally long: "
+                "every column needs a value in each row"
+            )
+    if 0 <= length < 2:
+        raise DataError("the table has fewer than two rows: a private analysis needs many")

@@ -1,0 +1,35 @@
+"""Differentially private variational inference: gradient rules, the scan, the trace."""
+
+from noisewise.dpvi.assemble import Assembly, assemble
+from noisewise.dpvi.means_only import MeansOnly
+from noisewise.dpvi.rule import Constants, GradientRule
+from noisewise.dpvi.run import Program, Setting, pass_size_limit, run_secure, run_simulated
+from noisewise.dpvi.settings import RULES, Settings
+from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
+from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, merge
+from noisewise.dpvi.vanilla import Preconditioned, Vanilla
+
+__all__ = [
+    "RULES",
+    "Assembly",
+    "BlockSums",
+    "Constants",
+    "FullTrace",
+    "GradientRule",
+    "MeansOnly",
+    "Preconditioned",
+    "Program",
+    "Setting",
+    "Settings",
+    "Trace",
+    "TraceStatistics",
+    "Vanilla",
+    "assemble",
+    "curvature_step",
+    "decaying_schedule",
+    "heuristic_step",
+    "merge",
+    "pass_size_limit",
+    "run_secure",
+    "run_simulated",
+]

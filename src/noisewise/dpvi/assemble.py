@@ -1,0 +1,111 @@
+"""From settings to a program ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.dpvi.means_only import MeansOnly
+from noisewise.dpvi.rule import Constants, GradientRule
+from noisewise.dpvi.run import Program, Setting, pass_size_limit
+from noisewise.dpvi.settings import Settings
+from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
+from noisewise.dpvi.vanilla import Preconditioned, Vanilla
+from noisewise.guides import DiagonalGuide
+from noisewise.mechanism import Mechanism, physical_batch
+from noisewise.models import Frame, Target, identity_frame, whitened_frame
+
+__all__ = ["Assembly", "assemble", "build_rule"]
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """Everything a run needs but the rows and the noise."""
+
+    program: Program
+    setting: Setting
+    initial: np.ndarray
+    schedule: np.ndarray
+    frame: Frame
+
+    @property
+    def noise_variance(self) -> np.ndarray:
+        """(sigma C / beta)^2: the known variance of every parameter's released gradient."""
+        unit = self.setting.grid.clip_norm / self.setting.grid.points
+        scale = np.asarray(self.setting.noise_scale, float) * unit
+        return (scale / np.asarray(self.setting.constants.precondition, float)) ** 2
+
+
+def build_rule(settings: Settings, target: Target) -> GradientRule:
+    """The gradient rule that the settings name."""
+    if settings.rule == "means_only":
+        return MeansOnly(target)
+    guide = DiagonalGuide(target.dim, settings.scale_map, settings.scale_of)
+    return (Preconditioned if settings.rule == "preconditioned" else Vanilla)(target, guide)
+
+
+def assemble(
+    settings: Settings, target: Target, mechanism: Mechanism, rows: int, row_count: int
+) -> Assembly:
+    """Put rule, frame, grid, step sizes and schedule together.
+
+    ``rows`` is the public number of rows and may enter numbers; ``row_count`` is the true one and
+    only shapes arrays.
+    """
+    rule = build_rule(settings, target)
+    frame = _frame(settings, target)
+    precondition = np.ones(rule.parameters, np.float32)
+    if settings.rule == "preconditioned":
+        precondition[target.dim :] = settings.precondition
+    most = pass_size_limit(rule.parameters, settings.guide_draws)
+    program = Program(
+        rule=rule,
+        draws=settings.guide_draws,
+        pass_size=physical_batch(row_count, mechanism.sampling_rate, most),
+        full_curvature=settings.full_curvature,
+        clip_prior=settings.clip_prior,
+    )
+    grid = mechanism.grid(rule.released, rows)
+    setting = Setting(
+        constants=Constants(frame, jnp.asarray(precondition), jnp.ones(target.dim)),
+        grid=grid,
+        noise_scale=jnp.full(rule.released, mechanism.noise * grid.points, jnp.float32),
+        sampling_rate=mechanism.sampling_rate,
+        rows=float(rows),
+        step_size=jnp.asarray(_step_size(settings, mechanism, precondition), jnp.float32),
+    )
+    schedule = decaying_schedule(settings.steps, settings.boost, settings.burn_in)
+    return Assembly(program, setting, _initial(settings, rule, frame), schedule, frame)
+
+
+def _frame(settings: Settings, target: Target) -> Frame:
+    if settings.curvature is None:
+        frame = identity_frame(target.dim)
+        location = settings.location
+        return frame if location is None else frame._replace(location=jnp.asarray(location))
+    location = np.zeros(target.dim) if settings.location is None else settings.location
+    return whitened_frame(location, settings.curvature, target.block_sizes())
+
+
+def _step_size(settings: Settings, mechanism: Mechanism, precondition: np.ndarray) -> np.ndarray:
+    parameters = len(precondition)
+    if settings.step_factor is not None:
+        step = heuristic_step(
+            mechanism.noise, mechanism.clip_norm, settings.steps, parameters, settings.step_factor
+        )
+        return step * precondition
+    assert settings.rate is not None  # Settings checks that one of the two is there
+    # In the whitened frame the simulated curvature is one.
+    return np.full(parameters, curvature_step(settings.rate, mechanism.sampling_rate, 1.0))
+
+
+def _initial(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
+    dim = rule.target.dim
+    means = np.zeros(dim)
+    if settings.start is not None:
+        means = np.asarray(frame.from_model(jnp.asarray(settings.start, jnp.float32)), float)
+    if rule.parameters == dim:
+        return means
+    return np.concatenate([means, np.full(dim, settings.initial_free_scale)])

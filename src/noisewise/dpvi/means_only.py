@@ -1,0 +1,57 @@
+"""Release the gradient of the means alone; the scales follow from the curvature of the trace.
+
+By Bonnet's identity the Hessian of the ELBO in the means is minus the expected Hessian of the log
+joint, and the best Gaussian covariance is its inverse. The noise-aware model infers that curvature
+anyway. So the scales need no gradients: half the coordinates, a smaller clip norm, nothing to
+balance. The guide's draws use a fixed, public scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jax import Array
+
+from noisewise.dpvi.rule import Constants
+from noisewise.models import Rows, Target
+
+__all__ = ["MeansOnly"]
+
+
+@dataclass(frozen=True)
+class MeansOnly:
+    """Means only, any number of draws."""
+
+    target: Target
+    name: str = "means_only"
+
+    @property
+    def parameters(self) -> int:
+        """The means."""
+        return self.target.dim
+
+    @property
+    def released(self) -> int:
+        """All of them."""
+        return self.target.dim
+
+    def _points(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+        return parameters + constants.fixed_scale * noise
+
+    def record_gradients(
+        self, constants: Constants, parameters: Array, noise: Array, batch: Rows
+    ) -> Array:
+        """Gradient of a record's expected loss by the means."""
+        points = self._points(constants, parameters, noise)
+        return self.target.record_moments(constants.frame, points, None, batch)[0]
+
+    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+        """The prior's part; the entropy does not depend on the means."""
+        points = self._points(constants, parameters, noise)
+        return self.target.prior_moments(constants.frame, points, None)[0]
+
+    def complete(
+        self, constants: Constants, parameters: Array, noise: Array, released: Array
+    ) -> Array:
+        """Nothing is left to add."""
+        return released

@@ -1,0 +1,66 @@
+"""What a gradient rule is: which coordinates are released, and how the rest follow.
+
+Every rule is a frozen dataclass with the same five members, so a reader who knows one knows all.
+Without noise and clipping, on the full batch, a rule's gradient equals that of the negative ELBO.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from noisewise.models import Frame, Rows, Target
+
+__all__ = ["Constants", "GradientRule"]
+
+
+class Constants(NamedTuple):
+    """Numbers that a rule needs and that change from fit to fit without recompiling."""
+
+    frame: Frame
+    precondition: Array
+    """beta of eq. (A59), one entry per parameter: multiplies before the clip, divides after."""
+    fixed_scale: Array
+    """Standard deviations of the guide's draws where the rule fits no scales."""
+
+
+@runtime_checkable
+class GradientRule(Protocol):
+    """One way to get a private gradient of all variational parameters."""
+
+    target: Target
+    name: str
+
+    @property
+    def parameters(self) -> int:
+        """Number of variational parameters."""
+
+    @property
+    def released(self) -> int:
+        """Number of coordinates that pass the mechanism."""
+
+    def record_gradients(
+        self, constants: Constants, parameters: Array, noise: Array, batch: Rows
+    ) -> Array:
+        """Per-record gradients as they are clipped: batch x released."""
+
+    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+        """Gradient of the prior's and the guide's part of the loss: no record is involved."""
+
+    def complete(
+        self, constants: Constants, parameters: Array, noise: Array, released: Array
+    ) -> Array:
+        """From what was released to the data's gradient of every parameter: post-processing."""
+
+
+def both(means: Array, scales: Array) -> Array:
+    """Means and scales side by side, the order of the parameters."""
+    return jnp.concatenate([means, scales], axis=-1)
+
+
+def unscaled(parameters: int) -> np.ndarray:
+    """No preconditioning."""
+    return np.ones(parameters, np.float32)

@@ -1,0 +1,260 @@
+"""The one scan: DPVI from a start to a trace (na-dpvi.txt Alg. 3)."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from noisewise.dpvi.rule import Constants, GradientRule
+from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, add_step, empty_block
+from noisewise.mechanism import Chunk, DeviceSource, Draws, Grid, SecureSource, noisy_sum
+from noisewise.models import Rows
+
+__all__ = ["BLOCKS", "Program", "Setting", "pass_size_limit", "run_secure", "run_simulated"]
+
+BLOCKS = 100
+_CHUNK_STEPS = 100
+_CHUNK_INDICES = 2**24
+_PASS_FLOATS = 2**26
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that shapes the compiled scan; equal programs share their compilation."""
+
+    rule: GradientRule
+    draws: int
+    pass_size: int
+    full_curvature: bool
+    clip_prior: bool = False
+    optimiser: Any = None
+    """An optax transformation; None is plain gradient descent with ``Setting.step_size``."""
+
+
+class Setting(NamedTuple):
+    """The numbers of a run: changing them does not recompile."""
+
+    constants: Constants
+    grid: Grid
+    noise_scale: Array
+    """Standard deviation of the noise in grid units, per released coordinate."""
+    sampling_rate: float
+    rows: float
+    """The public number of rows; only ``clip_prior`` divides by it."""
+    step_size: Array
+
+
+class _State(NamedTuple):
+    parameters: Array
+    optimiser: Any
+
+
+def pass_size_limit(dim: int, draws: int) -> int:
+    """Most records per pass, so that per-record, per-draw gradients stay within 256 MiB."""
+    return max(1, _PASS_FLOATS // (dim * draws))
+
+
+def _gradient(
+    program: Program, setting: Setting, rows: Rows, parameters: Array, key: Array, draws: Draws
+) -> Array:
+    """The private gradient of the loss times the sampling rate, for every parameter."""
+    rule, constants = program.rule, setting.constants
+    noise = jax.random.normal(key, (program.draws, rule.target.dim))
+    public = rule.public_gradient(constants, parameters, noise)
+
+    def record_gradients(batch: Rows) -> Array:
+        gradients = rule.record_gradients(constants, parameters, noise, batch)
+        if not program.clip_prior:
+            return gradients
+        # The papers' convention: each record carries its N-th part of prior and entropy.
+        share = public * constants.precondition / setting.rows
+        return gradients + share
+
+    released = noisy_sum(record_gradients, rows, draws, setting.grid, program.pass_size)
+    gradient = rule.complete(constants, parameters, noise, released)
+    return gradient if program.clip_prior else gradient + setting.sampling_rate * public
+
+
+def _move(
+    program: Program, setting: Setting, state: _State, gradient: Array, multiplier: Array
+) -> _State:
+    """The optimiser's step: post-processing of what was released."""
+    if program.optimiser is None:
+        step = multiplier * setting.step_size * gradient
+        return _State(state.parameters - step, state.optimiser)
+    scaled = gradient / setting.sampling_rate
+    updates, inner = program.optimiser.update(scaled, state.optimiser, state.parameters)
+    return _State(state.parameters + multiplier * updates, inner)
+
+
+def _start(program: Program, initial: Array) -> _State:
+    return _State(initial, program.optimiser.init(initial) if program.optimiser else ())
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _run_chunk(
+    program: Program,
+    keep_steps: bool,
+    setting: Setting,
+    rows: Rows,
+    state: _State,
+    key: Array,
+    multipliers: Array,
+    chunk: Chunk,
+) -> tuple[_State, BlockSums, FullTrace | None]:
+    """Several steps with randomness from the host; also their block sums."""
+
+    def step(carry: tuple[_State, BlockSums], inputs: tuple[Array, ...]) -> Any:
+        state, sums = carry
+        key, multiplier, offset, size, noise = inputs
+        draws = Draws(chunk.indices, offset, size, noise)
+        gradient = _gradient(program, setting, rows, state.parameters, key, draws)
+        sums = add_step(sums, state.parameters, gradient, program.full_curvature)
+        moved = _move(program, setting, state, gradient, multiplier)
+        return (moved, sums), FullTrace(state.parameters, gradient) if keep_steps else None
+
+    keys = jax.random.split(key, len(multipliers))
+    start = (state, empty_block(state.parameters, program.full_curvature))
+    inputs = (keys, multipliers, chunk.offset, chunk.size, chunk.noise)
+    (state, sums), steps = jax.lax.scan(step, start, inputs)
+    return state, sums, steps
+
+
+def run_secure(
+    program: Program,
+    setting: Setting,
+    rows: Rows,
+    row_count: int,
+    initial: np.ndarray,
+    schedule: np.ndarray,
+    *,
+    insecure_seed: int | None = None,
+    keep_steps: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Trace:
+    """One fit on real rows: cryptographic noise and sampling, streamed in chunks.
+
+    ``row_count`` is the true number of rows; it shapes arrays and never leaves.
+    """
+    source = SecureSource(
+        row_count,
+        setting.sampling_rate,
+        np.asarray(setting.noise_scale, float),
+        program.pass_size,
+        insecure_seed,
+    )
+    seed = secrets.randbits(32) if insecure_seed is None else insecure_seed
+    state = _start(program, jnp.asarray(initial, jnp.float32))
+    sums, kept, done = [], [], 0
+    pieces = _pieces(len(schedule), row_count * setting.sampling_rate)
+    # The guide's own draws are public: they need freshness, not secrecy.
+    keys = jax.random.split(jax.random.PRNGKey(seed), len(pieces))
+    for key, steps, chunk in zip(keys, pieces, _ahead(source, pieces), strict=True):
+        multipliers = jnp.asarray(schedule[done : done + steps])
+        state, block, full = _run_chunk(
+            program, keep_steps, setting, rows, state, key, multipliers, chunk
+        )
+        sums.append(jax.device_get(block))
+        kept.append(jax.device_get(full))
+        done += steps
+        if progress is not None:
+            progress(done)
+    every = None
+    if keep_steps:
+        every = FullTrace(*(np.concatenate(part) for part in zip(*kept, strict=True)))
+    blocks = _join(sums, max(1, math.ceil(len(sums) / BLOCKS)))
+    return Trace(blocks, np.asarray(state.parameters), every)
+
+
+def _pieces(steps: int, batch: float) -> list[int]:
+    """Lengths of the chunks: a hundredth of the run, bounded by memory."""
+    longest = max(1, min(_CHUNK_STEPS, int(_CHUNK_INDICES / max(batch, 1.0))))
+    length = min(longest, math.ceil(steps / BLOCKS))
+    whole, rest = divmod(steps, length)
+    return [length] * whole + ([rest] if rest else [])
+
+
+def _ahead(source: SecureSource, pieces: list[int]) -> Iterator[Chunk]:
+    """Chunks of randomness, the next one drawn while the device works on this one."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        upcoming = pool.submit(source.chunk, pieces[0])
+        for steps in [*pieces[1:], 0]:
+            ready = upcoming.result()
+            if steps:
+                upcoming = pool.submit(source.chunk, steps)
+            yield ready
+
+
+def _join(sums: list[BlockSums], group: int) -> BlockSums:
+    """Chunks' sums put together ``group`` at a time, so that there are at most `BLOCKS` blocks."""
+    joined = []
+    for first in range(0, len(sums), group):
+        some = sums[first : first + group]
+        base = BlockSums(*(np.asarray(part, np.float64) for part in some[0]))
+        for other in some[1:]:
+            base = _add(base, BlockSums(*(np.asarray(part, np.float64) for part in other)))
+        joined.append(base)
+    return BlockSums(*(np.stack(parts) for parts in zip(*joined, strict=True)))
+
+
+def _add(base: BlockSums, other: BlockSums) -> BlockSums:
+    """Sums of two blocks, the second's shifts moved to the first's start."""
+    full = base.shift_shift.ndim == 2
+    move = other.start - base.start
+    product = np.outer if full else np.multiply
+    moved = other.shift_shift + product(other.shift, move) + product(move, other.shift)
+    return BlockSums(
+        base.count + other.count,
+        base.start,
+        base.shift + other.shift + other.count * move,
+        base.gradient + other.gradient,
+        base.shift_shift + moved + other.count * product(move, move),
+        base.gradient_shift + other.gradient_shift + product(other.gradient, move),
+        base.gradient_gradient + other.gradient_gradient,
+    )
+
+
+def run_simulated(
+    program: Program,
+    setting: Setting,
+    source: DeviceSource,
+    rows: Rows,
+    initial: Array,
+    schedule: Array,
+    key: Array,
+) -> tuple[BlockSums, Array]:
+    """One fit on simulated rows, wholly on the device: `jax.vmap` it over rows and keys.
+
+    ``schedule`` has a row per block. Returns block sums and the last iterate. Not for data about
+    people: the noise comes from a seed.
+    """
+
+    def step(carry: tuple[_State, BlockSums], inputs: tuple[Array, Array]) -> Any:
+        state, sums = carry
+        key, multiplier = inputs
+        key_draws, key_guide = jax.random.split(key)
+        draws = source.draw(key_draws, setting.noise_scale)
+        gradient = _gradient(program, setting, rows, state.parameters, key_guide, draws)
+        sums = add_step(sums, state.parameters, gradient, program.full_curvature)
+        return (_move(program, setting, state, gradient, multiplier), sums), None
+
+    def block(state: _State, inputs: tuple[Array, Array]) -> tuple[_State, BlockSums]:
+        key, multipliers = inputs
+        keys = jax.random.split(key, multipliers.shape[0])
+        start = (state, empty_block(state.parameters, program.full_curvature))
+        (state, sums), _ = jax.lax.scan(step, start, (keys, multipliers))
+        return state, sums
+
+    keys = jax.random.split(key, schedule.shape[0])
+    state, blocks = jax.lax.scan(block, _start(program, initial), (keys, schedule))
+    return blocks, state.parameters

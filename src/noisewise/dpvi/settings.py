@@ -1,0 +1,93 @@
+"""Every number that a fit needs besides the data and the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive
+
+__all__ = ["RULES", "Settings"]
+
+RULES = ("means_only", "preconditioned", "vanilla")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settings:
+    """Hyper-parameters, none of which may come from the data.
+
+    Either planned by simulation, or written by hand, as for the papers' experiments.
+    """
+
+    clip_norm: float
+    sampling_rate: float = 0.1
+    steps: int = 10_000
+    rule: str = "means_only"
+    guide_draws: int = 1
+    burn_in: float = 0.2
+    """Least share of the run that is dropped; more is dropped when the trace still drifts."""
+    rate: float | None = None
+    """rho: the share of the distance to the optimum that a step removes, as simulated."""
+    boost: float = 1.0
+    """Factor on the first steps' size, falling to 1 by the end of ``burn_in``."""
+    step_factor: float | None = None
+    """lambda_c: use the paper's step size (A58) instead of ``rate``."""
+    precondition: float = 1.0
+    """beta of the scales (preconditioned rule)."""
+    clip_prior: bool = False
+    full_curvature: bool = True
+    curvature_sd: float = 1.0
+    """Prior sd of the curvature relative to the simulated one; of its log if it is diagonal."""
+    paper_priors: bool = False
+    """Use App. H.3's priors, built from the trace, instead of simulated ones."""
+    scale_map: str = "softplus"
+    scale_of: str = "sd"
+    initial_free_scale: float = -4.0
+    location: np.ndarray | None = None
+    """Origin of the frame in the unconstrained space; None is zero."""
+    curvature: np.ndarray | None = None
+    """Simulated curvature (dim x dim) that whitens the frame; None is no whitening."""
+    prior_precision: np.ndarray | None = None
+    """Inverse covariance of the model's prior in the unconstrained space."""
+    start: np.ndarray | None = None
+    """Initial means in the unconstrained space; None is ``location``."""
+
+    def __post_init__(self) -> None:
+        positive("clip_norm", self.clip_norm)
+        integer_at_least("steps", self.steps, 10)
+        integer_at_least("guide_draws", self.guide_draws, 1)
+        one_of("rule", self.rule, RULES)
+        positive("curvature_sd", self.curvature_sd)
+        positive("boost", self.boost)
+        positive("precondition", self.precondition)
+        if (self.rate is None) == (self.step_factor is None):
+            raise NoisewiseError(
+                "settings need exactly one of rate (ours) and step_factor (the paper's lambda_c)"
+            )
+        positive("rate or step_factor", self.rate if self.rate is not None else self.step_factor)
+        if self.rule == "means_only" and self.curvature is None:
+            raise NoisewiseError(
+                "rule means_only needs curvature, the simulated one: take settings from a plan"
+            )
+        if not 0 <= self.burn_in < 1:
+            raise NoisewiseError(f"burn_in must be in [0, 1), got {self.burn_in!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in ((f.name, getattr(self, f.name)) for f in fields(self))
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Settings:
+        """Back from `to_dict`."""
+        arrays = ("location", "curvature", "prior_precision", "start")
+        return cls(
+            **{
+                name: np.asarray(value, float) if name in arrays and value is not None else value
+                for name, value in plain.items()
+            }
+        )

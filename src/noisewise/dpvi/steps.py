@@ -1,0 +1,38 @@
+"""Step sizes: the paper's heuristic, and ours from the curvature."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["curvature_step", "decaying_schedule", "heuristic_step"]
+
+
+def heuristic_step(
+    noise_multiplier: float, clip_norm: float, steps: int, parameters: int, factor: float = 1.0
+) -> float:
+    """lambda_c sqrt(2) / (sigma C sqrt(T d)): na-dpvi.txt eq. (A58); ``factor`` is lambda_c.
+
+    Times beta, element by element, where gradients are preconditioned (App. H.2).
+    """
+    return factor * math.sqrt(2) / (noise_multiplier * clip_norm * math.sqrt(steps * parameters))
+
+
+def curvature_step(
+    rate: float, sampling_rate: float, curvature: np.ndarray | float
+) -> np.ndarray | float:
+    """rho / (kappa a0): each step removes the share ``rate`` of the distance to the optimum."""
+    return rate / (sampling_rate * np.asarray(curvature))
+
+
+def decaying_schedule(steps: int, boost: float, until: float) -> np.ndarray:
+    """Multipliers of the step size: from ``boost`` down to 1 over the first part of the run.
+
+    Large early steps bring a far start home within the burn-in; the constant rest is what the
+    noise-aware posterior is read from.
+    """
+    schedule = np.ones(steps, np.float32)
+    early = int(until * steps)
+    schedule[:early] = np.geomspace(max(boost, 1.0), 1.0, early) if early else 1.0
+    return schedule

@@ -1,0 +1,204 @@
+"""The whole street in one call: a table and a budget in, a noise-aware posterior out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise.data import Table
+from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
+from noisewise.mechanism import Budget, Certificate, Mechanism, Release, issue
+from noisewise.mechanism.counting import count_release, noisy_count
+from noisewise.models import Glm, RowView, Target, bind, build_target, named_model
+from noisewise.planning import SIMULATED, Plan, first_guess
+from noisewise.posterior import METHODS, Outcome, infer
+from noisewise.result import Result
+
+__all__ = ["fit"]
+
+
+@dataclass(frozen=True)
+class _RowCount:
+    """The number of rows as it may be used, where it came from, and what it cost."""
+
+    public: int
+    source: str
+    releases: tuple[Release, ...]
+
+
+def fit(
+    model: Callable[..., Any] | str,
+    table: Table,
+    *,
+    budget: Budget,
+    target: str | None = None,
+    features: list[str] | None = None,
+    plan: Plan | Settings | None = None,
+    posterior: str = "exact",
+    draws: int = 4000,
+    insecure_seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Fit a NumPyro model under differential privacy.
+
+    ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"`` or
+    ``"path/to/model.py:function"``. Its arguments are columns of the table by name; ``X`` and
+    ``y`` are the design matrix and the ``target`` column. Without a ``plan``, one is made by
+    simulation first. If the schema declares no number of rows, a noisy one is bought with about one
+    percent of the budget. ``progress(done, steps)`` is called as the run goes on.
+
+    ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
+    """
+    if not isinstance(table, Table):
+        raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
+    if not isinstance(budget, Budget):
+        raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
+    one_of("posterior", posterior, METHODS)
+    integer_at_least("draws", draws, 100)
+    resolved = named_model(model)
+    view = bind(resolved, table.schema, target, features)
+    built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
+    count = _row_count(table, budget, insecure_seed)
+    budget.warn_if_delta_is_large(count.public)
+    settings, source = _settings(plan, built, view, count.public, budget, table)
+    mechanism = Mechanism(
+        clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
+    ).calibrate(budget, count.releases)
+    assembly = assemble(settings, built, mechanism, count.public, len(table))
+    trace = _run(assembly, table, view, insecure_seed, progress)
+    certificate = _certificate(budget, mechanism, count, source, insecure_seed)
+    rng = np.random.default_rng(insecure_seed)
+    outcome = infer(posterior, trace, assembly, settings, draws, rng)
+    plain = infer("naive", trace, assembly, settings, draws, rng)
+    asked = _asked(resolved, view, target, settings, posterior, count.public)
+    return _result(built, view, assembly, trace, outcome, plain, certificate, asked)
+
+
+def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowCount:
+    declared = table.schema.rows
+    if declared is not None:
+        if declared != len(table):
+            raise NoisewiseError(
+                f"the schema declares rows = {declared} but the table has another number: correct "
+                "it, or leave rows out to have the number noised"
+            )
+        return _RowCount(declared, "declared public in the schema", ())
+    if budget.adjacency == "replace-one":
+        return _RowCount(len(table), "public under replace-one adjacency", ())
+    release = count_release(budget)
+    public = noisy_count(len(table), release, insecure_seed)
+    return _RowCount(public, "noised, paid from the budget", (release,))
+
+
+def _settings(
+    plan: Plan | Settings | None,
+    target: Target,
+    view: RowView,
+    rows: int,
+    budget: Budget,
+    table: Table,
+) -> tuple[Settings, str]:
+    if plan is None:
+        return first_guess(target, view, rows, budget), SIMULATED
+    if isinstance(plan, Settings):
+        return plan, "set by the caller"
+    plan.warn_if_it_does_not_fit(table.schema, rows)
+    return plan.settings, plan.source
+
+
+def _run(
+    assembly: Assembly,
+    table: Table,
+    view: RowView,
+    insecure_seed: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> Trace:
+    rows = assembly.program.rule.target.prepare(view.rows(table.arrays), assembly.frame)
+    steps = len(assembly.schedule)
+    return run_secure(
+        assembly.program,
+        assembly.setting,
+        rows,
+        len(table),
+        assembly.initial,
+        assembly.schedule,
+        insecure_seed=insecure_seed,
+        progress=None if progress is None else lambda done: progress(done, steps),
+    )
+
+
+def _certificate(
+    budget: Budget, mechanism: Mechanism, count: _RowCount, source: str, insecure_seed: int | None
+) -> Certificate:
+    secure = insecure_seed is None
+    sources = {
+        "bounds and categories": "declared in the schema",
+        "clip norm and settings": source,
+        "number of rows": count.source,
+        "randomness": "AES-128-CTR keyed by the operating system" if secure else "a known seed",
+        "sampling": "Poisson, no batch truncated",
+        "noise": "rounded Gaussian on an integer grid",
+    }
+    gradients = mechanism.release("gradients")
+    reasons = (
+        () if secure else (f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",)
+    )
+    return issue(budget, (gradients, *count.releases), sources, reasons)
+
+
+def _asked(
+    model: Callable[..., Any],
+    view: RowView,
+    target: str | None,
+    settings: Settings,
+    posterior: str,
+    rows: int,
+) -> dict[str, Any]:
+    """What was asked for, as plain data: all of it public."""
+    name = model.family if isinstance(model, Glm) else getattr(model, "__name__", "model")
+    return {
+        "model": name,
+        "target": target,
+        "arguments": list(view.arguments),
+        "encoding": [] if view.encoder is None else view.encoder.describe(),
+        "schema": view.schema.to_dict(),
+        "rows": rows,
+        "posterior": posterior,
+        "settings": settings.to_dict(),
+    }
+
+
+def _result(
+    target: Target,
+    view: RowView,
+    assembly: Assembly,
+    trace: Trace,
+    outcome: Outcome,
+    plain: Outcome,
+    certificate: Certificate,
+    asked: dict[str, Any],
+) -> Result:
+    def latents(frame_draws: np.ndarray) -> dict[str, np.ndarray]:
+        theta = assembly.frame.to_model(jnp.asarray(frame_draws, jnp.float32))
+        return {name: np.asarray(value) for name, value in target.constrain(theta).items()}
+
+    names = view.feature_names
+    coordinates = {}
+    if names is not None and isinstance(target.model, Glm):
+        coordinates["coefficients"] = names
+    ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
+    return Result(
+        draws=latents(outcome.draws),
+        plain=latents(plain.draws),
+        privacy=certificate,
+        status=outcome.status,
+        asked=asked,
+        trace={"means": trace.block_means(), "ends": ends, "curvature": outcome.curvature},
+        burn_in=outcome.burn_in.blocks,
+        coordinates=coordinates,
+    )

@@ -1,0 +1,5 @@
+"""Variational families."""
+
+from noisewise.guides.diagonal import DiagonalGuide
+
+__all__ = ["DiagonalGuide"]

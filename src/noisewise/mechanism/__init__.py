@@ -1,0 +1,27 @@
+"""The privacy wall: budget, accounting, sampling, clipping, noise, ledger."""
+
+from noisewise.mechanism.accounting import Release, calibrate
+from noisewise.mechanism.budget import Budget
+from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
+from noisewise.mechanism.ledger import Certificate, Verification, issue
+from noisewise.mechanism.noise import Chunk, DeviceSource, Draws, SecureSource, physical_batch
+from noisewise.mechanism.release import Mechanism, noisy_sum
+
+__all__ = [
+    "Budget",
+    "Certificate",
+    "Chunk",
+    "DeviceSource",
+    "Draws",
+    "Grid",
+    "Mechanism",
+    "Release",
+    "SecureSource",
+    "Verification",
+    "calibrate",
+    "clipped_sum",
+    "issue",
+    "make_grid",
+    "noisy_sum",
+    "physical_batch",
+]

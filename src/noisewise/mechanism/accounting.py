@@ -1,0 +1,190 @@
+"""What a series of releases costs, and how much noise a budget asks for.
+
+Privacy loss distributions by dp-accounting, pessimistically rounded, so every epsilon here is an
+upper bound. The Gaussian central limit, ``mu = q sqrt(T (exp(1/s^2) - 1))``, brackets the search
+and Renyi accounting cross-checks it; neither is ever the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive
+from noisewise.mechanism.budget import Budget
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+__all__ = [
+    "Release",
+    "calibrate",
+    "compose",
+    "discretisation",
+    "epsilon_by_renyi",
+    "epsilon_spent",
+    "gaussian_limit",
+    "sampled_limit",
+]
+
+_RELATIVE_TOLERANCE = 2e-6
+_SEARCH_LIMIT = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """One line of the ledger: a Gaussian release, possibly of a Poisson sample, some times over.
+
+    ``noise_multiplier`` is the standard deviation over the most that one record can contribute.
+    """
+
+    what: str
+    noise_multiplier: float
+    sampling_rate: float = 1.0
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+        integer_at_least("times", self.times, 1)
+        if self.sampling_rate != 1.0:
+            fraction("sampling_rate", self.sampling_rate)
+
+    def event(self) -> DpEvent:
+        """The release in dp-accounting's own terms."""
+        import dp_accounting
+
+        event: DpEvent = dp_accounting.GaussianDpEvent(self.noise_multiplier)
+        if self.sampling_rate != 1.0:
+            event = dp_accounting.PoissonSampledDpEvent(self.sampling_rate, event)
+        return dp_accounting.SelfComposedDpEvent(event, self.times) if self.times > 1 else event
+
+
+def compose(releases: tuple[Release, ...]) -> DpEvent:
+    """All the releases as one dp-accounting event."""
+    import dp_accounting
+
+    return dp_accounting.ComposedDpEvent([release.event() for release in releases])
+
+
+def discretisation(epsilon: float) -> float:
+    """Width of the privacy-loss grid: 1e-5, widened above epsilon 1 to keep arrays small."""
+    return 1e-5 * max(1.0, epsilon)
+
+
+def _relation(adjacency: str):
+    from dp_accounting import NeighboringRelation
+
+    if adjacency == "replace-one":
+        return NeighboringRelation.REPLACE_ONE
+    return NeighboringRelation.ADD_OR_REMOVE_ONE
+
+
+def epsilon_spent(
+    releases: tuple[Release, ...], delta: float, adjacency: str, width: float = 1e-5
+) -> float:
+    """Epsilon at ``delta`` of all the releases together (an upper bound)."""
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(_relation(adjacency), value_discretization_interval=width)
+    accountant.compose(compose(releases))
+    return float(accountant.get_epsilon(delta))
+
+
+def epsilon_by_renyi(releases: tuple[Release, ...], delta: float, adjacency: str) -> float | None:
+    """The same by Renyi accounting: looser, another code path; None where it has no theory."""
+    from dp_accounting import UnsupportedEventError
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(neighboring_relation=_relation(adjacency))
+    try:
+        accountant.compose(compose(releases))
+    except UnsupportedEventError:
+        return None
+    return float(accountant.get_epsilon(delta))
+
+
+def gaussian_limit(epsilon: float, delta: float) -> float:
+    """The mu for which mu-Gaussian differential privacy is exactly (epsilon, delta).
+
+    It is the signal-to-noise ratio that the whole budget allows one record.
+    """
+
+    def excess(log_mu: float) -> float:
+        mu = math.exp(log_mu)
+        spent = math.exp(log_ndtr(-epsilon / mu + mu / 2))
+        spent -= math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+        return math.log(max(spent, 1e-300)) - math.log(delta)
+
+    return math.exp(brentq(excess, math.log(1e-8), math.log(1e4), xtol=1e-10))
+
+
+def sampled_limit(mu: float, sampling_rate: float, steps: int) -> float:
+    """Noise multiplier at which ``steps`` sampled Gaussian releases amount to ``mu``."""
+    return 1 / math.sqrt(math.log1p(mu * mu / (sampling_rate * sampling_rate * steps)))
+
+
+@lru_cache(maxsize=256)
+def calibrate(
+    budget: Budget, sampling_rate: float, steps: int, others: tuple[Release, ...] = ()
+) -> float:
+    """Least noise multiplier at which the steps and ``others`` together stay within the budget.
+
+    >>> round(calibrate(Budget(epsilon=1.0, delta=1e-5), 0.1, 10_000), 2)
+    37.33
+    """
+    width = discretisation(budget.epsilon)
+    if others and epsilon_spent(others, budget.delta, budget.adjacency, width) >= budget.epsilon:
+        raise NoisewiseError(
+            f"nothing of epsilon={budget.epsilon:g} is left for the fit after "
+            f"{', '.join(release.what for release in others)}: raise epsilon or buy less"
+        )
+
+    def log_excess(noise_multiplier: float) -> float:
+        steps_release = Release(
+            what="gradients",
+            noise_multiplier=noise_multiplier,
+            sampling_rate=sampling_rate,
+            times=steps,
+        )
+        spent = epsilon_spent((steps_release, *others), budget.delta, budget.adjacency, width)
+        return math.log(max(spent, 1e-12)) - math.log(budget.epsilon)
+
+    guess = sampled_limit(gaussian_limit(budget.epsilon, budget.delta), sampling_rate, steps)
+    return _least_noise(log_excess, guess * (2.0 if budget.adjacency == "replace-one" else 1.0))
+
+
+def _least_noise(log_excess: Callable[[float], float], guess: float) -> float:
+    """Root of a decreasing function by bracketing and false position; the safe end is returned."""
+    low = high = guess
+    f_low = f_high = log_excess(guess)
+    factor = 1.02
+    while f_high > 0:
+        low, f_low = high, f_high
+        high *= factor
+        f_high, factor = log_excess(high), factor**2
+    factor = 1.02
+    while f_low <= 0:
+        high, f_high = low, f_low
+        low /= factor
+        f_low, factor = log_excess(low), factor**2
+    stale = 0
+    for _ in range(_SEARCH_LIMIT):
+        if high / low - 1 < _RELATIVE_TOLERANCE:
+            break
+        # The Illinois step: halve the weight of an end that has not moved twice running.
+        weight_low = f_low / 2 if stale >= 2 else f_low
+        weight_high = f_high / 2 if stale <= -2 else f_high
+        middle = low + (high - low) * weight_low / (weight_low - weight_high)
+        middle = min(max(middle, low * (1 + 1e-7)), high / (1 + 1e-7))
+        f_middle = log_excess(middle)
+        if f_middle > 0:
+            low, f_low, stale = middle, f_middle, min(stale, 0) - 1
+        else:
+            high, f_high, stale = middle, f_middle, max(stale, 0) + 1
+    return high

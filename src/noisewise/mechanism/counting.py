@@ -1,0 +1,34 @@
+"""How many rows there are, for a stated price."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+
+from noisewise.mechanism.accounting import Release, gaussian_limit
+from noisewise.mechanism.budget import Budget
+
+__all__ = ["SHARE", "count_release", "noisy_count"]
+
+SHARE = 0.01
+"""Share of the budget (in squared signal-to-noise) that a noisy row count takes by default."""
+
+
+def count_release(budget: Budget, share: float = SHARE) -> Release:
+    """The ledger line for a noisy number of rows at this share of the budget."""
+    mu = gaussian_limit(budget.epsilon, budget.delta)
+    return Release(what="number of rows", noise_multiplier=1 / (share**0.5 * mu))
+
+
+def noisy_count(rows: int, release: Release, insecure_seed: int | None = None) -> int:
+    """The number of rows plus rounded Gaussian noise (sensitivity 1), at least 2.
+
+    The count is an integer, so rounding the noise is rounding the noisy count: post-processing.
+    """
+    from randomgen import AESCounter
+
+    bits = AESCounter(key=secrets.randbits(128)) if insecure_seed is None else None
+    generator = np.random.Generator(bits or AESCounter(np.random.SeedSequence([insecure_seed, 7])))
+    noise = np.rint(generator.standard_normal() * release.noise_multiplier)
+    return max(2, rows + int(noise))

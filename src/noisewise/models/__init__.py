@@ -1,0 +1,26 @@
+"""NumPyro models in, targets out; and the ready-made models."""
+
+from noisewise.models.binding import RowView, bind
+from noisewise.models.build import build_target
+from noisewise.models.frame import Frame, identity_frame, whitened_frame
+from noisewise.models.glm import Glm, linear, logistic, poisson
+from noisewise.models.inspection import ModelError
+from noisewise.models.named import named_model
+from noisewise.models.target import Rows, Target
+
+__all__ = [
+    "Frame",
+    "Glm",
+    "ModelError",
+    "RowView",
+    "Rows",
+    "Target",
+    "bind",
+    "build_target",
+    "identity_frame",
+    "linear",
+    "logistic",
+    "named_model",
+    "poisson",
+    "whitened_frame",
+]

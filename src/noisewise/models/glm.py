@@ -1,0 +1,131 @@
+"""Generalised linear models, ready-made, with per-record gradients in closed form.
+
+A record's gradient is its row times a residual, so averaging over guide draws averages residuals:
+no array ever has records, draws and coordinates as its three axes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from noisewise._validate import one_of, positive
+from noisewise.models.frame import Frame
+from noisewise.models.target import Rows, Target
+
+__all__ = ["FAMILIES", "Glm", "GlmTarget", "linear", "logistic", "poisson"]
+
+FAMILIES = ("logistic", "poisson", "linear")
+
+
+@dataclass(frozen=True)
+class Glm:
+    """An ordinary NumPyro model: call it with a design matrix ``X`` and a target ``y``.
+
+    Priors: every coefficient Normal(0, prior_scale); for ``linear`` also the residual standard
+    deviation ``noise``, LogNormal(log noise_scale, 1).
+    """
+
+    family: str
+    prior_scale: float = 1.0
+    noise_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        one_of("family", self.family, FAMILIES)
+        positive("prior_scale", self.prior_scale)
+        positive("noise_scale", self.noise_scale)
+
+    def __call__(self, X: Any, y: Any = None) -> None:
+        prior = dist.Normal(0.0, self.prior_scale).expand([X.shape[1]]).to_event(1)
+        coefficients = numpyro.sample("coefficients", prior)
+        noise = None
+        if self.family == "linear":
+            noise = numpyro.sample("noise", dist.LogNormal(jnp.log(self.noise_scale), 1.0))
+        with numpyro.plate("records", X.shape[0]):
+            numpyro.sample("y", self.likelihood(X @ coefficients, noise), obs=y)
+
+    def likelihood(self, predictor: Any, noise: Any = None) -> dist.Distribution:
+        """The distribution of a record given its linear predictor."""
+        if self.family == "logistic":
+            return dist.Bernoulli(logits=predictor)
+        if self.family == "poisson":
+            return dist.Poisson(jnp.exp(predictor))
+        return dist.Normal(predictor, noise)
+
+
+def logistic(prior_scale: float = 1.0) -> Glm:
+    """Logistic regression."""
+    return Glm("logistic", prior_scale)
+
+
+def poisson(prior_scale: float = 1.0) -> Glm:
+    """Poisson regression with a log link."""
+    return Glm("poisson", prior_scale)
+
+
+def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
+    """Linear regression with unknown residual standard deviation."""
+    return Glm("linear", prior_scale, noise_scale)
+
+
+def _loss_slopes(family: str, predictor: Array, y: Array, log_noise: Array) -> tuple[Array, Array]:
+    """Derivatives of minus the log-likelihood: by the linear predictor, by the log noise."""
+    if family == "logistic":
+        return jax.nn.sigmoid(predictor) - y, jnp.zeros(())
+    if family == "poisson":
+        return jnp.exp(predictor) - y, jnp.zeros(())
+    precision = jnp.exp(-2 * log_noise)
+    residual = predictor - y
+    return residual * precision, 1 - residual * residual * precision
+
+
+@dataclass(frozen=True)
+class GlmTarget(Target):
+    """A `Glm` with closed-form gradients, equal to the generic ones to float accuracy."""
+
+    model: Glm
+
+    @property
+    def width(self) -> int:
+        """Number of coefficients."""
+        return self.layout.latents[0].size
+
+    def block_sizes(self) -> tuple[int, ...]:
+        """Coefficients, and the log noise of a linear model: a frame must not mix the two."""
+        return (self.width,) if self.dim == self.width else (self.width, self.dim - self.width)
+
+    def prepare(self, rows: Rows, frame: Frame) -> Rows:
+        """Design matrix and offsets in the frame's coordinates: once, not at every step."""
+        design = jnp.asarray(rows["X"], jnp.float32)
+        offset = design @ frame.location[: self.width]
+        if frame.factor is not None:
+            design = design @ frame.factor[: self.width, : self.width]
+        return {"X": design, "offset": offset, "y": jnp.asarray(rows["y"], jnp.float32)}
+
+    def record_moments(
+        self, frame: Frame, points: Array, noise: Array | None, batch: Rows
+    ) -> tuple[Array, Array | None]:
+        """See `Target.record_moments`; batch x draws and batch x coordinates are the only arrays."""
+        design, width, draws = batch["X"], self.width, points.shape[0]
+        predictor = batch["offset"][:, None] + design @ points[:, :width].T
+        log_noise = frame.to_model(points)[:, width:].T if self.dim > width else jnp.zeros((1, 1))
+        slope, noise_slope = _loss_slopes(
+            self.model.family, predictor, batch["y"][:, None], log_noise
+        )
+        mean = slope.mean(1, keepdims=True) * design
+        scale = None if noise is None else (slope @ noise[:, :width] / draws) * design
+        if self.dim == width:
+            return mean, scale
+        if frame.factor is not None:
+            noise_slope = noise_slope * frame.factor[width, width]
+        mean = jnp.concatenate([mean, noise_slope.mean(1, keepdims=True)], axis=1)
+        if noise is not None:
+            last = noise_slope @ noise[:, width:] / draws
+            scale = jnp.concatenate([scale, last], axis=1)
+        return mean, scale

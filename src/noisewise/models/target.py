@@ -1,0 +1,168 @@
+"""A NumPyro model as a `Target`: what inference needs to know about it, and nothing else.
+
+Per-record log-likelihood, log-prior, and the bijectors between the latents' own space and the
+unconstrained one, with their log-determinants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro import handlers
+from numpyro.distributions import biject_to
+
+from noisewise.models.frame import Frame
+from noisewise.models.inspection import Layout
+
+__all__ = ["Rows", "Target"]
+
+Rows = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model whose records are independent given its latents.
+
+    ``theta`` below is the flat vector of all latents in the unconstrained space, in the order in
+    which the model samples them. Equal targets share compiled programs, so equality is by model
+    and shapes.
+    """
+
+    model: Callable[..., Any]
+    layout: Layout
+    example: Rows = field(compare=False, repr=False)
+    """One made-up record, to trace the model with where only its prior matters."""
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained coordinates."""
+        return sum(site.size for site in self.layout.latents)
+
+    @property
+    def labels(self) -> list[str]:
+        """A name for each unconstrained coordinate."""
+        return [label for site in self.layout.latents for label in site.labels()]
+
+    # -- between the two spaces -------------------------------------------------------------
+
+    def _split(self, theta: Array) -> dict[str, Array]:
+        parts, start = {}, 0
+        for site in self.layout.latents:
+            flat = theta[..., start : start + site.size]
+            parts[site.name] = flat.reshape(theta.shape[:-1] + site.unconstrained_shape)
+            start += site.size
+        return parts
+
+    def constrain(self, theta: Array) -> dict[str, Array]:
+        """Latents by name in their own space; leading axes of ``theta`` are kept."""
+        parts = self._split(theta)
+        return {
+            site.name: biject_to(site.support)(parts[site.name]) for site in self.layout.latents
+        }
+
+    def unconstrain(self, latents: dict[str, Array]) -> Array:
+        """The flat unconstrained vector of the named latents: the inverse of `constrain`."""
+        flat = []
+        for site in self.layout.latents:
+            value = jnp.asarray(latents[site.name])
+            free = biject_to(site.support).inv(value)
+            lead = free.shape[: free.ndim - len(site.unconstrained_shape)]
+            flat.append(free.reshape((*lead, site.size)))
+        return jnp.concatenate(flat, axis=-1)
+
+    def _log_determinant(self, theta: Array) -> Array:
+        parts, total = self._split(theta), jnp.zeros(())
+        for site in self.layout.latents:
+            bijector, free = biject_to(site.support), parts[site.name]
+            total += jnp.sum(bijector.log_abs_det_jacobian(free, bijector(free)))
+        return total
+
+    # -- densities --------------------------------------------------------------------------
+
+    def _sites(self, theta: Array, rows: Rows) -> dict[str, Any]:
+        substituted = handlers.substitute(self.model, data=self.constrain(theta))
+        # A key is needed only where the model itself asks for one; nothing random is used.
+        seeded = handlers.seed(substituted, jax.random.PRNGKey(0))
+        return handlers.trace(seeded).get_trace(**rows)
+
+    def log_likelihood(self, theta: Array, record: Rows) -> Array:
+        """log p(record | theta): one record, its arrays without the axis of records."""
+        sites = self._sites(theta, jax.tree.map(lambda column: column[None], record))
+        return _log_probability(sites, self.layout.observed)
+
+    def log_prior(self, theta: Array) -> Array:
+        """log p(theta) in the unconstrained space: with the bijectors' log-determinants."""
+        sites = self._sites(theta, self.example)
+        names = tuple(site.name for site in self.layout.latents)
+        return _log_probability(sites, names) + self._log_determinant(theta)
+
+    # -- gradients --------------------------------------------------------------------------
+
+    def prepare(self, rows: Rows, frame: Frame) -> Rows:
+        """Rows as `record_moments` wants them; here as they are."""
+        return {name: jnp.asarray(column) for name, column in rows.items()}
+
+    def record_moments(
+        self, frame: Frame, points: Array, noise: Array | None, batch: Rows
+    ) -> tuple[Array, Array | None]:
+        """Per-record gradients of the loss, averaged over draws.
+
+        ``points`` (draws x dim) are guide draws in the frame's coordinates, ``noise`` the standard
+        normals behind them. Returns, per record, the mean gradient and (where ``noise`` is given)
+        the mean of gradient times noise, which is the gradient of a diagonal guide's scales.
+        """
+
+        def loss(point: Array, record: Rows) -> Array:
+            return -self.log_likelihood(frame.to_model(point), record)
+
+        def one(record: Rows) -> tuple[Array, Array | None]:
+            gradients = jax.vmap(jax.grad(loss), (0, None))(points, record)
+            return gradients.mean(0), None if noise is None else (gradients * noise).mean(0)
+
+        return jax.vmap(one)(batch)
+
+    def prior_moments(
+        self, frame: Frame, points: Array, noise: Array | None
+    ) -> tuple[Array, Array | None]:
+        """The same for minus the log-prior: no record is involved."""
+        gradients = jax.vmap(jax.grad(lambda point: -self.log_prior(frame.to_model(point))))(points)
+        return gradients.mean(0), None if noise is None else (gradients * noise).mean(0)
+
+    # -- simulation -------------------------------------------------------------------------
+
+    def sample_prior(self, key: Array, count: int) -> Array:
+        """Draws from the prior, unconstrained (count x dim)."""
+
+        def one(key: Array) -> Array:
+            sites = handlers.trace(handlers.seed(self.model, key)).get_trace(**self.example)
+            return self.unconstrain({s.name: sites[s.name]["value"] for s in self.layout.latents})
+
+        return jax.vmap(one)(jax.random.split(key, count))
+
+    def simulate(self, key: Array, theta: Array, rows: Rows) -> Rows:
+        """The rows with their observed arguments drawn anew from the model given ``theta``."""
+        free = handlers.uncondition(handlers.substitute(self.model, data=self.constrain(theta)))
+        sites = handlers.trace(handlers.seed(free, key)).get_trace(**rows)
+        drawn = {
+            argument: sites[site]["value"].astype(jnp.asarray(rows[argument]).dtype)
+            for argument, site in self.layout.observed_arguments
+        }
+        return {**rows, **drawn}
+
+    def block_sizes(self) -> tuple[int, ...]:
+        """Sizes of coordinate groups that a frame may mix; here all of them."""
+        return (self.dim,)
+
+
+def _log_probability(sites: dict[str, Any], names: tuple[str, ...]) -> Array:
+    total = jnp.zeros(())
+    for name in names:
+        site = sites[name]
+        value = jnp.sum(site["fn"].log_prob(site["value"]))
+        total += value if site["scale"] is None else value * site["scale"]
+    return total

@@ -1,0 +1,15 @@
+"""From a trace to a posterior that knows its noise."""
+
+from noisewise.posterior.burn_in import BurnIn, find_burn_in
+from noisewise.posterior.noise_aware import METHODS, Outcome, infer
+from noisewise.posterior.status import NoiseAwarePosterior, Status
+
+__all__ = [
+    "METHODS",
+    "BurnIn",
+    "NoiseAwarePosterior",
+    "Outcome",
+    "Status",
+    "find_burn_in",
+    "infer",
+]

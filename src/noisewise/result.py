@@ -1,0 +1,119 @@
+"""What a fit returns: posterior, certificate, status; and never a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisewise.mechanism import Certificate
+from noisewise.posterior import Status
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+__all__ = ["Result"]
+
+_CHAINS = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Result:
+    """A private posterior with the account of its privacy.
+
+    Everything in here is either public or computed from released values alone, so all of it may be
+    published under the certificate (unless `privacy` says that it is not private).
+    """
+
+    draws: dict[str, np.ndarray]
+    """Noise-aware posterior draws by latent, in its own space; the first axis is the draws'."""
+    plain: dict[str, np.ndarray]
+    """Plain DPVI's draws, whose error bars ignore the noise: for comparison only."""
+    privacy: Certificate
+    status: Status
+    asked: dict[str, Any]
+    """What was asked for: model, target, features, rows, settings."""
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
+    """Block means of the iterates (``means``), their labels and the blocks' end steps."""
+    burn_in: int = 0
+    """Blocks dropped before the posterior was computed."""
+    coordinates: dict[str, list[str]] = field(default_factory=dict)
+    """Names along a latent's last axis, such as feature names."""
+
+    @cached_property
+    def posterior(self) -> xarray.DataTree:
+        """The draws as ArviZ reads them: chain x draw x shape, in group ``posterior``."""
+        return _tree(self.draws, self.coordinates)
+
+    def summary(self, level: float = 0.95, *, plain: bool = False) -> pandas.DataFrame:
+        """Mean, sd and central interval per scalar parameter.
+
+        ``plain=True`` summarises plain DPVI instead, for comparison.
+        """
+        import pandas
+
+        from noisewise._validate import fraction
+
+        fraction("level", level)
+        rows = {}
+        for name, values in (self.plain if plain else self.draws).items():
+            for label, column in _scalars(name, values, self.coordinates.get(name)):
+                low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
+                rows[label] = {
+                    "mean": column.mean(),
+                    "sd": column.std(),
+                    "lower": low,
+                    "upper": high,
+                }
+        return pandas.DataFrame.from_dict(rows, orient="index")
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page about the fit; returns its path."""
+        from noisewise.report import write_report
+
+        return write_report(self, Path(path))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the result into a new folder, whole or not at all."""
+        from noisewise.storage import save
+
+        return save(self, Path(folder), overwrite=overwrite)
+
+    @staticmethod
+    def load(folder: str | Path) -> Result:
+        """Read back what `save` wrote; refuses a corrupt or foreign folder."""
+        from noisewise.storage import load
+
+        return load(Path(folder))
+
+    def __repr__(self) -> str:
+        return f"Result(status={self.status.value}, latents={list(self.draws)})\n{self.privacy}"
+
+
+def _scalars(
+    name: str, values: np.ndarray, names: list[str] | None
+) -> list[tuple[str, np.ndarray]]:
+    """(label, draws) of every entry of a latent."""
+    flat = values.reshape(len(values), -1)
+    if values.ndim == 1:
+        return [(name, flat[:, 0])]
+    if names is not None and values.ndim == 2:
+        return [(label, flat[:, i]) for i, label in enumerate(names)]
+    places = list(np.ndindex(values.shape[1:]))
+    return [(f"{name}[{','.join(map(str, p))}]", flat[:, i]) for i, p in enumerate(places)]
+
+
+def _tree(draws: dict[str, np.ndarray], coordinates: dict[str, list[str]]) -> xarray.DataTree:
+    import arviz_base
+
+    shaped = {}
+    for name, values in draws.items():
+        kept = values[: len(values) // _CHAINS * _CHAINS]
+        shaped[name] = kept.reshape(_CHAINS, -1, *values.shape[1:])
+    dims = {name: [f"{name}_dim"] for name in coordinates}
+    coords = {f"{name}_dim": names for name, names in coordinates.items()}
+    return arviz_base.from_dict({"posterior": shaped}, dims=dims, coords=coords)
