@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from jax import Array
 
 from noisewise.dpvi.rule import Constants
@@ -43,15 +44,18 @@ class MeansOnly:
     ) -> Array:
         """Gradient of a record's expected loss by the means."""
         points = self._points(constants, parameters, noise)
-        return self.target.record_moments(constants.frame, points, None, batch)[0]
+        return self.target.record_moments(constants.frame, points, noise, batch)[0]
 
     def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
         """The prior's part; the entropy does not depend on the means."""
         points = self._points(constants, parameters, noise)
-        return self.target.prior_moments(constants.frame, points, None)[0]
+        return self.target.prior_moments(constants.frame, points, noise)[0]
 
     def complete(
         self, constants: Constants, parameters: Array, noise: Array, released: Array
     ) -> Array:
         """Nothing is left to add."""
         return released
+
+    def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> None:
+        """No scales: the curvature gives theta's spread."""

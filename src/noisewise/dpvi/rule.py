@@ -6,7 +6,7 @@ Without noise and clipping, on the full batch, a rule's gradient equals that of 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,12 +27,16 @@ class Constants(NamedTuple):
     """Standard deviations of the guide's draws where the rule fits no scales."""
 
 
-@runtime_checkable
 class GradientRule(Protocol):
     """One way to get a private gradient of all variational parameters."""
 
-    target: Target
-    name: str
+    @property
+    def target(self) -> Target:
+        """The model."""
+
+    @property
+    def name(self) -> str:
+        """As settings and reports call it."""
 
     @property
     def parameters(self) -> int:
@@ -55,12 +59,11 @@ class GradientRule(Protocol):
     ) -> Array:
         """From what was released to the data's gradient of every parameter: post-processing."""
 
+    def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+        """Draws of theta from the guide at each optimum; None if the rule fits no scales and theta
+        is N(optimum, curvature^-1)."""
+
 
 def both(means: Array, scales: Array) -> Array:
     """Means and scales side by side, the order of the parameters."""
     return jnp.concatenate([means, scales], axis=-1)
-
-
-def unscaled(parameters: int) -> np.ndarray:
-    """No preconditioning."""
-    return np.ones(parameters, np.float32)

@@ -85,9 +85,8 @@ class Settings:
     def from_dict(cls, plain: dict[str, Any]) -> Settings:
         """Back from `to_dict`."""
         arrays = ("location", "curvature", "prior_precision", "start")
-        return cls(
-            **{
-                name: np.asarray(value, float) if name in arrays and value is not None else value
-                for name, value in plain.items()
-            }
-        )
+        given: dict[str, Any] = {
+            name: np.asarray(value, float) if name in arrays and value is not None else value
+            for name, value in plain.items()
+        }
+        return cls(**given)

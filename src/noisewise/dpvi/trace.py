@@ -8,7 +8,7 @@ memory does not grow with the number of steps and burn-in is chosen afterwards b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,25 +18,27 @@ __all__ = ["BlockSums", "FullTrace", "Trace", "TraceStatistics", "add_step", "em
 
 
 class BlockSums(NamedTuple):
-    """Raw sums over a block; parameters as shifts from the block's start, for float accuracy.
+    """Raw sums over a block, on the device or the host.
+
+    Parameters enter as shifts from the block's start, for float accuracy.
 
     ``shift_shift`` and ``gradient_shift`` are matrices (parameters x parameters) where the whole
     curvature matrix is wanted, their diagonals otherwise.
     """
 
-    count: Array
-    start: Array
-    shift: Array
-    gradient: Array
-    shift_shift: Array
-    gradient_shift: Array
-    gradient_gradient: Array
+    count: Any
+    start: Any
+    shift: Any
+    gradient: Any
+    shift_shift: Any
+    gradient_shift: Any
+    gradient_gradient: Any
 
 
 class TraceStatistics(NamedTuple):
     """Sufficient statistics of a stretch of the trace, in double precision."""
 
-    count: np.ndarray
+    steps: np.ndarray
     parameters: np.ndarray
     gradient: np.ndarray
     spread: np.ndarray
@@ -64,8 +66,8 @@ class TraceStatistics(NamedTuple):
 class FullTrace(NamedTuple):
     """Every step's parameters (before the step) and released gradient: steps x parameters."""
 
-    parameters: np.ndarray
-    gradients: np.ndarray
+    parameters: Any
+    gradients: Any
 
 
 def empty_block(parameters: Array, full: bool) -> BlockSums:

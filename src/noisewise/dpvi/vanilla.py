@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from jax import Array
 
 from noisewise.dpvi.rule import Constants, both
@@ -51,6 +52,10 @@ class Vanilla:
     ) -> Array:
         """Nothing is left to add."""
         return released
+
+    def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The guide's own draws: eq. (23)."""
+        return self.guide.draw(optimum, rng)
 
 
 @dataclass(frozen=True)

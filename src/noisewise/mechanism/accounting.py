@@ -20,7 +20,7 @@ from noisewise._validate import NoisewiseError, fraction, integer_at_least, posi
 from noisewise.mechanism.budget import Budget
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
+    from dp_accounting import DpEvent, NeighboringRelation
 
 __all__ = [
     "Release",
@@ -77,7 +77,7 @@ def discretisation(epsilon: float) -> float:
     return 1e-5 * max(1.0, epsilon)
 
 
-def _relation(adjacency: str):
+def _relation(adjacency: str) -> NeighboringRelation:
     from dp_accounting import NeighboringRelation
 
     if adjacency == "replace-one":

@@ -29,7 +29,7 @@ class Budget:
     adjacency: str = "add-remove"
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon)
+        positive("epsilon", self.epsilon, finite=True)
         fraction("delta", self.delta)
         one_of("adjacency", self.adjacency, ADJACENCIES)
 

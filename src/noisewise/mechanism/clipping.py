@@ -39,7 +39,7 @@ def make_grid(clip_norm: float, dim: int, largest_batch: float, noise_multiplier
     cost accuracy but never privacy.
     """
     room = _INT32_ROOM / (largest_batch + 10 * noise_multiplier)
-    points = 2 ** min(int(math.log2(FINEST)), int(math.floor(math.log2(room))))
+    points = 2 ** min(int(math.log2(FINEST)), math.floor(math.log2(room)))
     # The norm is computed in float32; its relative error is at most this (d/2 roundings + a few).
     slack = (dim / 2 + 8) * _FLOAT32_UNIT
     inner = points * (1 - slack) - math.sqrt(dim) / 2

@@ -28,7 +28,10 @@ def noisy_count(rows: int, release: Release, insecure_seed: int | None = None) -
     """
     from randomgen import AESCounter
 
-    bits = AESCounter(key=secrets.randbits(128)) if insecure_seed is None else None
-    generator = np.random.Generator(bits or AESCounter(np.random.SeedSequence([insecure_seed, 7])))
-    noise = np.rint(generator.standard_normal() * release.noise_multiplier)
+    if insecure_seed is None:
+        bits = AESCounter(key=secrets.randbits(128))
+    else:
+        # A child of its own: the fit's two generators take the first two.
+        bits = AESCounter(np.random.SeedSequence(insecure_seed).spawn(3)[2])
+    noise = np.rint(np.random.Generator(bits).standard_normal() * release.noise_multiplier)
     return max(2, rows + int(noise))

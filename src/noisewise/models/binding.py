@@ -11,6 +11,7 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import Encoder, Schema
+from noisewise.models.glm import Glm
 
 __all__ = ["RowView", "bind"]
 
@@ -91,4 +92,17 @@ def bind(
             f"the model takes no column of the table: name its arguments after columns "
             f"({', '.join(schema.names)}), or X and y"
         )
+    if isinstance(model, Glm) and target is not None:
+        _check_target(model, schema, target)
     return RowView(schema, tuple(arguments), encoder)
+
+
+def _check_target(model: Glm, schema: Schema, target: str) -> None:
+    """A family's target must be of a kind that it can generate."""
+    kinds = {"logistic": ("binary", "category"), "poisson": ("count",), "linear": ("real", "count")}
+    found = schema[target].kind
+    if found not in kinds[model.family]:
+        raise NoisewiseError(
+            f"target '{target}' is declared {found}, but {model.family} regression needs "
+            f"{' or '.join(kinds[model.family])}: declare it so, or choose another model"
+        )

@@ -24,8 +24,9 @@ def build_target(model: Callable[..., Any], rows: Rows) -> Target:
     """
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
-    kind = GlmTarget if isinstance(model, Glm) else Target
-    target = kind(model, layout, example)
+    target = Target(model, layout, example)
+    if isinstance(model, Glm):
+        target = GlmTarget(model, layout, example)
     theta = target.sample_prior(jax.random.PRNGKey(0), 1)[0]
     if not math.isfinite(float(target.log_prior(theta))):
         raise ModelError(

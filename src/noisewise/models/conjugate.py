@@ -40,7 +40,7 @@ def dirichlet_categorical(x: Any = None, rows: int = 1) -> None:
 
 
 def normal_regression(X: Any, y: Any = None) -> None:
-    """Eq. (28): noise variance ~ InvGamma(20, 0.5), weights ~ N(0, 4 variance), y ~ N(Xw, variance).
+    """Eq. (28): variance ~ InvGamma(20, 0.5), weights ~ N(0, 4 variance), y ~ N(Xw, variance).
 
     ``X`` carries its own column of ones.
     """

@@ -109,9 +109,9 @@ class GlmTarget(Target):
         return {"X": design, "offset": offset, "y": jnp.asarray(rows["y"], jnp.float32)}
 
     def record_moments(
-        self, frame: Frame, points: Array, noise: Array | None, batch: Rows
-    ) -> tuple[Array, Array | None]:
-        """See `Target.record_moments`; batch x draws and batch x coordinates are the only arrays."""
+        self, frame: Frame, points: Array, noise: Array, batch: Rows
+    ) -> tuple[Array, Array]:
+        """See `Target.record_moments`; batch x draws and batch x coordinates are all there is."""
         design, width, draws = batch["X"], self.width, points.shape[0]
         predictor = batch["offset"][:, None] + design @ points[:, :width].T
         log_noise = frame.to_model(points)[:, width:].T if self.dim > width else jnp.zeros((1, 1))
@@ -119,13 +119,16 @@ class GlmTarget(Target):
             self.model.family, predictor, batch["y"][:, None], log_noise
         )
         mean = slope.mean(1, keepdims=True) * design
-        scale = None if noise is None else (slope @ noise[:, :width] / draws) * design
+        scale = (slope @ noise[:, :width] / draws) * design
         if self.dim == width:
             return mean, scale
         if frame.factor is not None:
             noise_slope = noise_slope * frame.factor[width, width]
-        mean = jnp.concatenate([mean, noise_slope.mean(1, keepdims=True)], axis=1)
-        if noise is not None:
-            last = noise_slope @ noise[:, width:] / draws
-            scale = jnp.concatenate([scale, last], axis=1)
-        return mean, scale
+        last_mean = noise_slope.mean(1, keepdims=True)
+        last_scale = noise_slope @ noise[:, width:] / draws
+        return both(mean, last_mean), both(scale, last_scale)
+
+
+def both(left: Array, right: Array) -> Array:
+    """Coefficients' columns, then the noise's."""
+    return jnp.concatenate([left, right], axis=1)

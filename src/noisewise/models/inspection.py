@@ -75,8 +75,15 @@ def inspect_model(model: Callable[..., Any], rows: dict[str, Any]) -> Layout:
     )
     shapes = tuple((n, tuple(c.shape[1:]), str(c.dtype)) for n, c in sorted(rows.items()))
     layout = Layout(latents, observed, arguments, shapes)
-    _check_independence(model, layout, few, sites)
+    _check_independence(model, layout, _drawn_anew(model, layout, few), sites)
     return layout
+
+
+def _drawn_anew(model: Callable[..., Any], layout: Layout, rows: dict[str, Any]) -> dict[str, Any]:
+    """The rows with observed arguments from the model itself: surely within its support."""
+    drawn = _trace(handlers.uncondition(model), rows, 0)
+    values = {name: drawn[site]["value"] for name, site in layout.observed_arguments}
+    return {**rows, **{n: jnp.asarray(v).astype(rows[n].dtype) for n, v in values.items()}}
 
 
 def _first(rows: dict[str, Any], count: int) -> dict[str, Any]:

@@ -38,7 +38,8 @@ def _from_file(path: Path, name: str) -> Callable[..., Any]:
     if not path.is_file():
         raise NoisewiseError(f"model file {path} does not exist")
     spec = importlib.util.spec_from_file_location(f"noisewise_model_{path.stem}", path)
-    assert spec is not None and spec.loader is not None  # a .py path always has a loader
+    assert spec is not None  # a .py path always has a loader
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

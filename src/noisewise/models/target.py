@@ -108,30 +108,29 @@ class Target:
         return {name: jnp.asarray(column) for name, column in rows.items()}
 
     def record_moments(
-        self, frame: Frame, points: Array, noise: Array | None, batch: Rows
-    ) -> tuple[Array, Array | None]:
+        self, frame: Frame, points: Array, noise: Array, batch: Rows
+    ) -> tuple[Array, Array]:
         """Per-record gradients of the loss, averaged over draws.
 
         ``points`` (draws x dim) are guide draws in the frame's coordinates, ``noise`` the standard
-        normals behind them. Returns, per record, the mean gradient and (where ``noise`` is given)
-        the mean of gradient times noise, which is the gradient of a diagonal guide's scales.
+        normals behind them. Returns, per record, the mean gradient and the mean of gradient times
+        noise, which is the gradient of a diagonal guide's scales; what a rule does not use costs
+        nothing, the compiler drops it.
         """
 
         def loss(point: Array, record: Rows) -> Array:
             return -self.log_likelihood(frame.to_model(point), record)
 
-        def one(record: Rows) -> tuple[Array, Array | None]:
+        def one(record: Rows) -> tuple[Array, Array]:
             gradients = jax.vmap(jax.grad(loss), (0, None))(points, record)
-            return gradients.mean(0), None if noise is None else (gradients * noise).mean(0)
+            return gradients.mean(0), (gradients * noise).mean(0)
 
         return jax.vmap(one)(batch)
 
-    def prior_moments(
-        self, frame: Frame, points: Array, noise: Array | None
-    ) -> tuple[Array, Array | None]:
+    def prior_moments(self, frame: Frame, points: Array, noise: Array) -> tuple[Array, Array]:
         """The same for minus the log-prior: no record is involved."""
         gradients = jax.vmap(jax.grad(lambda point: -self.log_prior(frame.to_model(point))))(points)
-        return gradients.mean(0), None if noise is None else (gradients * noise).mean(0)
+        return gradients.mean(0), (gradients * noise).mean(0)
 
     # -- simulation -------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ def find_burn_in(trace: Trace, least: float, most: float = 0.6) -> BurnIn:
     errors in some coordinate, the errors corrected for the blocks' autocorrelation.
     """
     means = trace.block_means()
-    first, last = int(round(least * len(means))), int(round(most * len(means)))
+    first, last = round(least * len(means)), round(most * len(means))
     for burn_in in range(first, last + 1, max(1, len(means) // 20)):
         if _drift(means[burn_in:]) < _LIMIT:
             return BurnIn(burn_in, True)

@@ -24,7 +24,7 @@ def log_likelihood(model: TraceModel, free: Array, extra: Array, optimum: Array)
     variance = model.noise_variance + extra**2
     residual = stats.power - 2 * slope * stats.cross + slope**2 * stats.spread
     off = stats.gradient - slope * (stats.parameters - optimum)
-    return -0.5 * (stats.count * jnp.log(variance) + (residual + stats.count * off**2) / variance)
+    return -0.5 * (stats.steps * jnp.log(variance) + (residual + stats.steps * off**2) / variance)
 
 
 def trace_log_likelihood(

@@ -70,9 +70,9 @@ def _start(model: TraceModel) -> tuple[Array, Array]:
     free = prior.curvature_mean
     curvature = prior.curvature(free)
     optimum = stats.parameters - stats.gradient / (model.sampling_rate * curvature)
-    residual = (stats.power - stats.cross**2 / stats.spread) / stats.count
+    residual = (stats.power - stats.cross**2 / stats.spread) / stats.steps
     extra = np.sqrt(np.maximum(residual - model.noise_variance, 1e-4 * model.noise_variance))
-    optimum_sd = np.sqrt(model.noise_variance / stats.count) / (model.sampling_rate * curvature)
+    optimum_sd = np.sqrt(model.noise_variance / stats.steps) / (model.sampling_rate * curvature)
     start = np.stack([free, extra, optimum], axis=-1)
     scale = np.stack([prior.curvature_sd, prior.subsampling_sd, optimum_sd], axis=-1)
     return jnp.asarray(start), jnp.asarray(scale)

@@ -49,7 +49,7 @@ def total_variance(model: MatrixModel) -> np.ndarray:
     explained = np.einsum(
         "ij,ij->i", stats.cross, np.linalg.solve(stats.spread + ridge, stats.cross.T).T
     )
-    freedom = max(float(stats.count) - len(stats.parameters) - 1, 1.0)
+    freedom = max(float(stats.steps) - len(stats.parameters) - 1, 1.0)
     return np.maximum((stats.power - explained) / freedom, model.noise_variance)
 
 
@@ -81,7 +81,7 @@ def _optimum(
     model: MatrixModel, variance: np.ndarray, curvature: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each A: mean and precision of the optimum, and the log weight of A."""
-    stats, n = model.statistics, float(model.statistics.count)
+    stats, n = model.statistics, float(model.statistics.steps)
     slope = model.sampling_rate * curvature
     weighted = n * np.swapaxes(slope, -1, -2) / variance
     precision = weighted @ slope + model.optimum_precision

@@ -150,9 +150,9 @@ def _matrix_model(
 
 def _theta(assembly: Assembly, found: NoiseAwarePosterior, rng: np.random.Generator) -> np.ndarray:
     """theta given optimum and curvature: the guide's draw, or N(optimum, A^-1) for means only."""
-    rule = assembly.program.rule
-    if rule.parameters != rule.target.dim:
-        return rule.guide.draw(found.optimum, rng)
+    drawn = assembly.program.rule.draw_theta(found.optimum, rng)
+    if drawn is not None:
+        return drawn
     shock = rng.standard_normal(found.optimum.shape)
     if found.curvature.ndim == 2:
         return found.optimum + shock * found.curvature**-0.5

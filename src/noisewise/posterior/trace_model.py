@@ -102,7 +102,7 @@ def log_evidence(model: TraceModel, curvature: np.ndarray, variance: np.ndarray)
     ``curvature`` and ``variance`` carry two axes of grid points after the coordinates' axis.
     """
     stats, prior = model.statistics, model.priors
-    n = stats.count[..., None, None, None]
+    n = stats.steps[..., None, None, None]
     slope = model.sampling_rate * curvature
     spread, cross, power, phi, g, centre, width = (
         part[..., None, None]
@@ -133,7 +133,7 @@ def optimum_given_curvature(
     """Mean and sd of the optimum given a and w (leading axis of draws): it is Gaussian."""
     stats, prior = model.statistics, model.priors
     slope = model.sampling_rate * curvature
-    weight = stats.count * slope / variance
+    weight = stats.steps * slope / variance
     precision = weight * slope + prior.optimum_sd**-2.0
     pull = weight * (slope * stats.parameters - stats.gradient)
     mean = (pull + prior.optimum_mean * prior.optimum_sd**-2.0) / precision
