@@ -93,8 +93,8 @@ def test_an_overspent_budget_is_refused():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"epsilon": 0.0}, "epsilon must be a positive number, got 0.0"),
-        ({"epsilon": math.nan}, "epsilon must be a positive number, got nan"),
+        ({"epsilon": 0.0}, "epsilon must be a positive finite number, got 0.0"),
+        ({"epsilon": math.nan}, "epsilon must be a positive finite number, got nan"),
         ({"epsilon": math.inf}, "epsilon must be"),
         ({"delta": 0.0}, "delta must be"),
         ({"delta": 1.0}, "delta must be"),

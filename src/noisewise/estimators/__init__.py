@@ -1,0 +1,14 @@
+"""Private regressions as scikit-learn estimators, over the same engine as `noisewise.fit`."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError:
+    raise ImportError(
+        "noisewise.estimators needs scikit-learn: pip install noisewise[sklearn]"
+    ) from None
+
+from noisewise.estimators.linear import DPLinearRegression
+from noisewise.estimators.logistic import DPLogisticRegression
+from noisewise.estimators.poisson import DPPoissonRegression
+
+__all__ = ["DPLinearRegression", "DPLogisticRegression", "DPPoissonRegression"]

@@ -1,0 +1,180 @@
+"""What the estimators share: one private fit, its draws in the data's units, predictions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from noisewise._validate import NoisewiseError, fraction
+from noisewise.data import Column, Schema, Table
+from noisewise.data.errors import DataError
+from noisewise.estimators.declaring import TARGET, feature_columns, in_original_units
+from noisewise.fitting import fit
+from noisewise.mechanism import Budget
+from noisewise.models import Glm
+from noisewise.planning import Plan, plan
+from noisewise.posterior import Status
+
+__all__ = ["PrivateGlm"]
+
+_CHUNK_FLOATS = 2**22  # draws x rows held at a time when predicting: 32 MiB
+
+
+class PrivateGlm(BaseEstimator):
+    """A generalised linear model fitted under differential privacy: the estimators' base."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        adjacency: str = "add-remove",
+        bounds: Any = None,
+        clamp: bool = False,
+        prior_scale: float = 1.0,
+        steps: int | None = None,
+        rows: int | None = None,
+        draws: int = 2000,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.bounds = bounds
+        self.clamp = clamp
+        self.prior_scale = prior_scale
+        self.steps = steps
+        self.rows = rows
+        self.draws = draws
+        self.insecure_seed = insecure_seed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.insecure_seed is None
+        return tags
+
+    # -- fitting ----------------------------------------------------------------------------
+
+    def _validated(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray]:
+        """X and y by scikit-learn's rules; also sets `n_features_in_` and `feature_names_in_`."""
+        with _quoting_nothing():
+            return validate_data(self, X, y, ensure_min_samples=2, **checks)
+
+    def _fit_private(
+        self, model: Glm, X: np.ndarray, target: Column, y: np.ndarray, sources: dict[str, str]
+    ) -> None:
+        """One private fit; ``sources`` is what its certificate should say besides.
+
+        Only public quantities and what `fit` released are kept: never a row.
+        """
+        names = getattr(self, "feature_names_in_", None)
+        columns = feature_columns(self.bounds, names, X.shape[1])
+        schema = Schema((*columns, target), rows=self.rows)
+        data = {column.name: X[:, i] for i, column in enumerate(columns)}
+        # Constant features pass: that one is constant is not public, and scikit-learn's users
+        # expect a fit on whatever columns the steps before in a pipeline leave.
+        table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
+        budget = Budget(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency)
+        result = fit(
+            model,
+            table,
+            budget=budget,
+            target=TARGET,
+            plan=self._plan(model, table, budget),
+            draws=self.draws,
+            insecure_seed=self.insecure_seed,
+        )
+        certificate = replace(result.privacy, sources=result.privacy.sources | sources)
+        self.result_ = replace(result, privacy=certificate)
+        self.privacy_ = certificate
+        self.status_ = result.status
+        self.n_iter_ = int(result.asked["settings"]["steps"])
+        if result.status is not Status.OK:
+            warnings.warn(result.status.words, ConvergenceWarning, stacklevel=3)
+        units = in_original_units(result.draws["coefficients"], result.asked["encoding"])
+        self.intercept_draws_, self.coef_draws_ = units
+
+    def _plan(self, model: Glm, table: Table, budget: Budget) -> Plan | None:
+        """None has `fit` plan for itself; another number of steps needs a plan of its own."""
+        if self.steps is None:
+            return None
+        rows = self.rows
+        if rows is None and budget.adjacency == "replace-one":
+            rows = len(table)  # public under this adjacency
+        if rows is None:
+            raise NoisewiseError(
+                "steps needs a public number of rows to plan for: declare rows= if it is public, "
+                "or leave steps out"
+            )
+        return plan(
+            model, like=table.schema, n=rows, budget=budget, target=TARGET, steps=self.steps
+        )
+
+    # -- reading the posterior --------------------------------------------------------------
+
+    def coef_interval(self, level: float = 0.95) -> np.ndarray:
+        """Central credible intervals of the coefficients, features x (lower, upper)."""
+        check_is_fitted(self, "coef_")
+        return np.quantile(self.coef_draws_, _tails(level), axis=0).T
+
+    def _over_draws(self, X: Any, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """``reduce`` of the linear predictors (rows x draws), a bounded number of rows at a time.
+
+        New rows are treated as the fit's: with ``clamp=True``, moved to the bounds.
+        """
+        X = self._new_rows(X)
+        size = max(1, _CHUNK_FLOATS // len(self.intercept_draws_))
+        parts = [
+            reduce(X[first : first + size] @ self.coef_draws_.T + self.intercept_draws_)
+            for first in range(0, len(X), size)
+        ]
+        return np.concatenate(parts)
+
+    def _new_rows(self, X: Any) -> np.ndarray:
+        """Rows to predict for."""
+        check_is_fitted(self, "coef_")
+        with _quoting_nothing():
+            X = validate_data(self, X, reset=False, dtype=np.float64)
+        if not self.clamp:
+            return X
+        declared = self.result_.asked["schema"]["columns"]
+        pairs = [column["bounds"] for name, column in declared.items() if name != TARGET]
+        return np.clip(X, *np.array(pairs).T)
+
+    def _predictor_interval(
+        self, X: Any, level: float, residuals: np.ndarray | float = 0.0
+    ) -> np.ndarray:
+        """Central intervals of the linear predictors plus residuals, rows x (lower, upper)."""
+        tails = _tails(level)
+        return self._over_draws(
+            X, lambda predictor: np.quantile(predictor + residuals, tails, axis=1).T
+        )
+
+
+def _tails(level: float) -> list[float]:
+    """The two probabilities that a central interval lies between."""
+    fraction("level", level)
+    return [(1 - level) / 2, (1 + level) / 2]
+
+
+@contextmanager
+def _quoting_nothing() -> Iterator[None]:
+    """Replace those messages of scikit-learn and NumPy that quote a cell or count the rows."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert" in str(error):
+            raise DataError("X or y holds text that is not numbers: encode it first") from None
+        if "inconsistent numbers of samples" in str(error):
+            raise DataError(
+                "X and y are not equally long: every row needs a target value"
+            ) from None
+        raise

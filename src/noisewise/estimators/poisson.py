@@ -1,0 +1,81 @@
+"""Private Poisson regression as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise.estimators.declaring import checked_target
+from noisewise.estimators.regressor import PrivateRegressor
+from noisewise.models import Glm
+
+__all__ = ["DPPoissonRegression"]
+
+_LARGEST_LOG_RATE = 700.0
+"""Rates beyond e^700 would be infinite: far outside the data, extrapolation says nothing more."""
+
+
+class DPPoissonRegression(PrivateRegressor):
+    """Poisson regression (log link) under differential privacy, with error bars that know the noise.
+
+    The target is counts, whole numbers from 0: for anything else, such as counts divided by an
+    exposure, a Poisson model's error bars would be wrong. Parameters as for `DPLogisticRegression`,
+    but for ``classes``, and with:
+
+    Parameters
+    ----------
+    prior_scale : float
+        Prior sd of the log rate at the middle of the features' bounds, which is taken to be about
+        0, and of its change over half a feature's bounds. Choose it larger where typical counts
+        are far from 1.
+    target_bounds : (lo, hi)
+        The least and the largest count, from outside knowledge. Required.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray of shape (n_features,) and float
+        Posterior means, of the log rate, in the units of X.
+    coef_draws_, intercept_draws_ : ndarrays of shape (draws, n_features) and (draws,)
+        Posterior draws, in the units of X.
+    privacy_, result_, status_, n_iter_
+        As for `DPLogisticRegression`.
+
+    Examples
+    --------
+    >>> DPPoissonRegression(bounds=(0, 100), target_bounds=(0, 50))
+    DPPoissonRegression(bounds=(0, 100), target_bounds=(0, 50))
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Spend the budget on a fit to the rows of X and their counts y."""
+        X, y = self._validated(X, y, y_numeric=True)
+        target = self._target_column("count")
+        counts = checked_target(target, y, clamp=self.clamp)
+        source = "declared by target_bounds"
+        self._fit_private(Glm("poisson", self.prior_scale), X, target, counts, {"target": source})
+        self._keep_means()
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The posterior mean of the rate."""
+        return _rate(self._over_draws(X, _log_mean_rate))
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
+        """Credible intervals of the rate, rows x (lower, upper)."""
+        return _rate(self._predictor_interval(X, level))
+
+
+def _log_mean_rate(predictor: np.ndarray) -> np.ndarray:
+    """Log of the rates' mean over draws, without leaving the log scale."""
+    return logsumexp(predictor, axis=1) - np.log(predictor.shape[1])
+
+
+def _rate(log_rate: np.ndarray) -> np.ndarray:
+    return np.exp(np.minimum(log_rate, _LARGEST_LOG_RATE))

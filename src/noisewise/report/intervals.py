@@ -1,0 +1,111 @@
+"""Numbers for the table and the forest plot: one row per scalar parameter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from noisewise.result import Result
+
+__all__ = ["Interval", "Row", "decimals", "interval_rows", "number", "per_unit_rows"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One posterior of one scalar: mean, sd, central 95% and 50% intervals."""
+
+    mean: float
+    sd: float
+    lower: float
+    upper: float
+    lower_half: float
+    upper_half: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether it can be drawn."""
+        return all(map(math.isfinite, (self.mean, self.sd, self.lower, self.upper)))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scalar parameter with its noise-aware posterior and, for comparison, plain DPVI's."""
+
+    latent: str
+    label: str
+    aware: Interval
+    plain: Interval | None = None
+
+    @property
+    def width_ratio(self) -> float:
+        """Width of the plain 95% interval over the noise-aware one's; NaN where there is none."""
+        if self.plain is None or not self.aware.upper > self.aware.lower:
+            return math.nan
+        return (self.plain.upper - self.plain.lower) / (self.aware.upper - self.aware.lower)
+
+
+def interval_rows(result: Result) -> list[Row]:
+    """All scalar parameters, latent by latent."""
+    rows = []
+    for latent, draws in result.draws.items():
+        aware = _intervals(result, latent, draws)
+        without = result.plain.get(latent)
+        plain = {} if without is None else _intervals(result, latent, without)
+        rows += [Row(latent, label, found, plain.get(label)) for label, found in aware.items()]
+    return rows
+
+
+def _intervals(result: Result, latent: str, draws: np.ndarray) -> dict[str, Interval]:
+    # Latent by latent: two latents may well have entries of the same name.
+    alone = replace(result, draws={latent: draws})
+    wide, half = alone.summary(0.95), alone.summary(0.5)
+    columns = [wide["mean"], wide["sd"], wide["lower"], wide["upper"], half["lower"], half["upper"]]
+    return {
+        str(label): Interval(*map(float, values))
+        for label, *values in zip(wide.index, *columns, strict=True)
+    }
+
+
+def per_unit_rows(result: Result) -> list[Row]:
+    """Regression coefficients per original unit of each feature; empty where that has no meaning.
+
+    A feature enters as (x - centre) / scale, so its coefficient per unit is b / scale, and the
+    intercept at x = 0 is b0 - sum of b centre / scale: draw by draw, so correlations are kept.
+    """
+    encoding = result.asked.get("encoding") or []
+    draws, names = result.draws.get("coefficients"), result.coordinates.get("coefficients")
+    if draws is None or draws.ndim != 2 or names != [column["name"] for column in encoding]:
+        return []
+    centre = np.array([column["centre"] for column in encoding], float)
+    scale = np.array([column["scale"] for column in encoding], float)
+    if (centre == 0).all() and (scale == 1).all():
+        return []
+    intercepts = [i for i, column in enumerate(encoding) if column["column"] is None]
+    if not intercepts and centre.any():
+        return []
+    slopes = np.asarray(draws, float) / scale
+    if intercepts:
+        slopes[:, intercepts[0]] -= slopes @ centre
+    return interval_rows(replace(result, draws={"coefficients": slopes}, plain={}))
+
+
+def decimals(interval: Interval) -> int | None:
+    """Digits after the point that show the sd to three digits; None asks for scientific ones."""
+    if not interval.finite or not interval.sd > 0:
+        return None
+    digits = 2 - math.floor(math.log10(interval.sd))
+    return max(digits, 0) if digits <= 8 and abs(interval.mean) < 1e9 else None
+
+
+def number(value: float, digits: int | None) -> str:
+    """A number for people, with a true minus sign.
+
+    >>> number(-0.12345, 2), number(20180, 0), number(float("nan"), 2)
+    ('−0.12', '20,180', 'n/a')
+    """
+    if not math.isfinite(value):
+        return "n/a"
+    text = f"{value:.4g}" if digits is None else f"{value:,.{digits}f}"
+    return text.replace("-", "−")

@@ -1,0 +1,299 @@
+"""From a result to the page: everything the template needs, as plain data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from noisewise.mechanism import Certificate
+from noisewise.mechanism.accounting import discretisation
+from noisewise.posterior import Status
+from noisewise.report import figures, words
+from noisewise.report.intervals import Row, decimals, interval_rows, number, per_unit_rows
+from noisewise.result import Result
+
+__all__ = ["render", "stand_alone_check"]
+
+
+def render(result: Result) -> str:
+    """The whole page. Whatever a user has named is escaped by the template engine."""
+    here = files("noisewise.report")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string(here.joinpath("template.html.j2").read_text("utf-8"))
+    style = here.joinpath("style.css").read_text("utf-8")
+    return template.render(style=Markup(style), **_context(result)) + "\n"
+
+
+def _context(result: Result) -> dict[str, Any]:
+    rows = interval_rows(replace(result, plain={}) if words.naive(result) else result)
+    return {
+        "title": words.headline(result),
+        "lead": words.lead(result, len(rows)),
+        "private": result.privacy.private,
+        "reasons": result.privacy.not_private_because,
+        "ok": result.status is Status.OK,
+        "status": result.status.value.replace("_", " "),
+        "status_words": result.status.words,
+        "facts": _facts(result, len(rows)),
+        "asked": _asked(result),
+        "intervals": _intervals(result, rows),
+        "spent": _spent(result.privacy),
+        "trace": _trace(result),
+        "check": stand_alone_check(result.privacy),
+        "settings": _settings(result.asked.get("settings") or {}),
+        "software": result.privacy.software,
+    }
+
+
+def _facts(result: Result, parameters: int) -> list[tuple[str, str]]:
+    """The few numbers that everyone looks for first."""
+    budget, rows = result.privacy.budget, result.asked.get("rows")
+    return [
+        ("epsilon spent", f"{result.privacy.epsilon_spent:.3f} of {budget.epsilon:g}"),
+        ("delta", words.small(budget.delta)),
+        ("rows, as used", "n/a" if rows is None else f"{rows:,}"),
+        ("parameters", f"{parameters:,}"),
+    ]
+
+
+def _asked(result: Result) -> dict[str, Any]:
+    asked, budget = result.asked, result.privacy.budget
+    columns = (asked.get("schema") or {}).get("columns", {})
+    target, rows = asked.get("target"), asked.get("rows")
+    source = result.privacy.sources.get("number of rows", "source not recorded")
+    method = asked.get("posterior", "n/a")
+    return {
+        "model": asked.get("model", "n/a"),
+        "target": target,
+        "target_declared": _declared(columns.get(target)) if target in columns else "",
+        "posterior": words.POSTERIORS.get(str(method), method),
+        "rows": "n/a" if rows is None else f"{rows:,}",
+        "rows_source": source,
+        "features": _features(asked, columns),
+        "promises": [
+            (f"epsilon = {budget.epsilon:g}", words.epsilon_sentence(budget)),
+            (f"delta = {words.small(budget.delta)}", words.delta_sentence(budget, rows)),
+            (f"{budget.adjacency} adjacency", words.adjacency_sentence(budget)),
+        ],
+    }
+
+
+def _features(asked: dict[str, Any], columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each encoded column, or, without an encoding, each column that the model takes as it is."""
+    if asked.get("encoding"):
+        return [_feature(column, columns) for column in asked["encoding"]]
+    return [
+        {
+            "name": name,
+            "declared": _declared(columns[name]),
+            "encoding": "x",
+            "wordy": False,
+            "per_unit": "",
+        }
+        for name in asked.get("arguments") or []
+        if name in columns and name != asked.get("target")
+    ]
+
+
+def _feature(column: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
+    name, source = str(column["name"]), column["column"]
+    scale = float(column["scale"])
+    if source is None:
+        return {
+            "name": name,
+            "declared": "constant",
+            "encoding": "1",
+            "wordy": False,
+            "per_unit": "b",
+        }
+    declared = columns.get(source) or {}
+    category = declared.get("type") == "category" and name.startswith(f"{source}=")
+    encoding = _affine(float(column["centre"]), scale)
+    if category:
+        reference = (declared.get("categories") or ["the first category"])[0]
+        encoding = f"1 if {name.removeprefix(f'{source}=')}, otherwise 0 (reference: {reference})"
+    return {
+        "name": name,
+        "declared": _declared(declared),
+        "encoding": encoding,
+        "wordy": category,
+        "per_unit": "b" if scale == 1 else f"b / {scale:g}",
+    }
+
+
+def _affine(centre: float, scale: float) -> str:
+    """(x - centre) / scale, as short as it can be said."""
+    if centre == 0 and scale == 1:
+        return "x"
+    moved = "x" if centre == 0 else f"(x {'−' if centre > 0 else '+'} {abs(centre):g})"
+    return moved if scale == 1 else f"{moved} / {scale:g}"
+
+
+def _declared(column: dict[str, Any] | None) -> str:
+    """A column's declaration in a few words."""
+    if not column:
+        return "not declared"
+    kind = str(column.get("type", "column"))
+    bounds, categories = column.get("bounds"), column.get("categories")
+    if bounds is not None:
+        span = f"{kind} in [{bounds[0]:g}, {bounds[1]:g}]".replace("-", "−")
+        guess = f"; guess: mean {column['mean']:g}, sd {column['sd']:g}" if "sd" in column else ""
+        return span + guess.replace("-", "−")
+    if categories is not None:
+        return f"{kind}: {', '.join(map(str, categories))}"
+    return "binary, 0 or 1" if kind == "binary" else kind
+
+
+def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
+    name = "plain DPVI (ignores the noise)" if words.naive(result) else "noise-aware posterior"
+    ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
+    return {
+        "figure": Markup(figures.forest_figure(rows, name)),
+        "naive": words.naive(result),
+        "rows": [_line(row) for row in rows],
+        "per_unit": [_line(row) for row in per_unit_rows(result)],
+        "count": len(rows),
+        "plotted": figures.MOST_ROWS,
+        "compared": any(row.plain is not None for row in rows),
+        "median_ratio": f"{np.median(ratios):.2f}" if ratios else "",
+    }
+
+
+def _line(row: Row) -> dict[str, str]:
+    digits = decimals(row.aware)
+    line = {
+        "label": row.label,
+        "mean": number(row.aware.mean, digits),
+        "sd": number(row.aware.sd, digits),
+        "interval": _span(row.aware.lower, row.aware.upper, digits),
+        "plain": "n/a",
+        "ratio": number(row.width_ratio, 2),
+    }
+    if row.plain is not None:
+        line["plain"] = _span(row.plain.lower, row.plain.upper, digits)
+    return line
+
+
+def _span(lower: float, upper: float, digits: int | None) -> str:
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        return "n/a"
+    return f"{number(lower, digits)} to {number(upper, digits)}"
+
+
+def _spent(certificate: Certificate) -> dict[str, Any]:
+    share = certificate.epsilon_spent / certificate.budget.epsilon
+    return {
+        "sentence": words.spent_sentence(certificate),
+        "percent": f"{100 * min(max(share, 0.0), 1.0):.2f}",
+        "releases": [
+            {
+                "what": release.what,
+                "mechanism": "Gaussian"
+                if release.sampling_rate == 1
+                else "Gaussian on a Poisson sample",
+                "times": f"{release.times:,}",
+                "rate": f"{release.sampling_rate:g}",
+                "noise": f"{release.noise_multiplier:.6g}",
+            }
+            for release in certificate.releases
+        ],
+        "sources": certificate.sources,
+    }
+
+
+def _trace(result: Result) -> dict[str, Any]:
+    means, ends = result.trace.get("means"), result.trace.get("ends")
+    figure, coordinates = "", 0
+    if means is not None and ends is not None:
+        figure = figures.trace_figure(means, ends, result.burn_in)
+        coordinates = means.shape[-1] if figure else 0
+    return {
+        "figure": Markup(figure),
+        "burn_in": words.burn_in_sentence(result),
+        "convergence": words.convergence_sentence(result.status),
+        "drawn": min(coordinates, figures.MOST_LINES),
+        "whitened": (result.asked.get("settings") or {}).get("curvature") is not None,
+        "grey": max(coordinates - figures.MOST_LINES, 0),
+        "curvature": _curvature(result),
+        "curvature_words": words.curvature_sentence(result.status),
+    }
+
+
+def _curvature(result: Result) -> dict[str, Any]:
+    """Eigenvalues of a curvature matrix, or the values of a vector."""
+    found = np.asarray(result.trace.get("curvature", np.nan), float)
+    eigen = found.ndim == 2
+    if not np.isfinite(found).all() or found.ndim not in (1, 2) or found.size == 0:
+        return {"figure": ""}
+    values = np.linalg.eigvalsh((found + found.T) / 2) if eigen else found
+    relative = (result.asked.get("settings") or {}).get("curvature") is not None
+    return {
+        "figure": Markup(figures.curvature_figure(values, relative, eigen)),
+        "eigen": eigen,
+        "relative": relative,
+        "low": f"{values.min():.3g}".replace("-", "−"),
+        "high": f"{values.max():.3g}".replace("-", "−"),
+    }
+
+
+def stand_alone_check(certificate: Certificate) -> str:
+    """A program that recomputes epsilon with dp-accounting alone, from numbers written into it."""
+    budget = certificate.budget
+    releases = "\n".join(
+        f"    ({release.what!r}, {release.noise_multiplier!r}, {release.sampling_rate!r}, "
+        f"{release.times!r}),"
+        for release in certificate.releases
+    )
+    relation = "REPLACE_ONE" if budget.adjacency == "replace-one" else "ADD_OR_REMOVE_ONE"
+    return f"""\
+import dp_accounting
+from dp_accounting.pld import PLDAccountant
+
+releases = [  # what, noise multiplier, sampling rate, times
+{releases}
+]
+accountant = PLDAccountant(
+    dp_accounting.NeighboringRelation.{relation},
+    value_discretization_interval={discretisation(budget.epsilon)!r},
+)
+for what, noise_multiplier, sampling_rate, times in releases:
+    event = dp_accounting.GaussianDpEvent(noise_multiplier)
+    if sampling_rate < 1:
+        event = dp_accounting.PoissonSampledDpEvent(sampling_rate, event)
+    accountant.compose(dp_accounting.SelfComposedDpEvent(event, times))
+epsilon = accountant.get_epsilon({budget.delta!r})
+print(f"epsilon {{epsilon:.6f}} recomputed, {certificate.epsilon_spent:.6f} claimed")"""
+
+
+def _settings(settings: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [
+        (name, _setting(value), words.SETTING_MEANINGS.get(name, ""))
+        for name, value in settings.items()
+    ]
+
+
+def _setting(value: Any) -> str:
+    """A setting's value; an array by its shape and range, for the result's folder has it whole."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}".replace("-", "−")
+    if isinstance(value, (list, np.ndarray)):
+        array = np.asarray(value, float)
+        shape = " × ".join(map(str, array.shape))
+        noun = "entries" if array.ndim == 1 else "matrix"
+        if array.size == 0:
+            return f"{shape} {noun}"
+        low, high = f"{array.min():.3g}", f"{array.max():.3g}"
+        return f"{shape} {noun}, from {low} to {high}".replace("-", "−")
+    return f"{value:,}" if isinstance(value, int) else str(value)

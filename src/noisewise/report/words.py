@@ -1,0 +1,204 @@
+"""Plain sentences: what was promised, how the fit went, what the page does not say."""
+
+from __future__ import annotations
+
+import math
+
+from noisewise.mechanism import Budget, Certificate
+from noisewise.posterior import Status
+from noisewise.result import Result
+
+__all__ = [
+    "POSTERIORS",
+    "SETTING_MEANINGS",
+    "adjacency_sentence",
+    "burn_in_sentence",
+    "convergence_sentence",
+    "curvature_sentence",
+    "delta_sentence",
+    "epsilon_sentence",
+    "headline",
+    "lead",
+    "naive",
+    "small",
+    "spent_sentence",
+]
+
+_FAMILIES = {
+    "logistic": "Logistic regression",
+    "poisson": "Poisson regression",
+    "linear": "Linear regression",
+}
+
+
+def headline(result: Result) -> str:
+    """The model and the target, as a title."""
+    name, target = str(result.asked.get("model", "model")), result.asked.get("target")
+    title = _FAMILIES.get(name, f"Model {name}")
+    return f"{title} of {target}" if target is not None else title
+
+
+def naive(result: Result) -> bool:
+    """Whether plain DPVI was asked for, so that nothing here is noise-aware."""
+    return result.asked.get("posterior") == "naive"
+
+
+def lead(result: Result, parameters: int) -> str:
+    """Privacy and status, a sentence each."""
+    budget = result.privacy.budget
+    kind = "plain" if naive(result) else "noise-aware"
+    what = f"A {kind} posterior of {_counted(parameters, 'parameter')}"
+    if result.privacy.private:
+        how = (
+            f"{what}, under ({budget.epsilon:g}, {small(budget.delta)})-differential privacy "
+            f"with {budget.adjacency} adjacency."
+        )
+    else:
+        how = f"{what}, without a privacy guarantee: see the notice."
+    if result.status is Status.OK:
+        return f"{how} The fit went well: {result.status.words}."
+    return f"{how} The fit did not go well: read the notice before using the intervals."
+
+
+def epsilon_sentence(budget: Budget) -> str:
+    """What epsilon promises."""
+    factor = math.exp(min(budget.epsilon, 700.0))
+    sure = 100 / (1 + 1 / factor)
+    percent = f"{sure:.0f}%" if sure < 99 else f"{math.floor(sure * 1000) / 1000:g}%"
+    guess = (
+        "a given record is in the table"
+        if budget.adjacency == "add-remove"
+        else "a given record, rather than a certain other one, is in the table"
+    )
+    return (
+        "No outcome of this fit is more than "
+        f"exp({budget.epsilon:g}) = {factor:,.3g} times as likely on one of two neighbouring "
+        f"tables as on the other, delta aside. Whoever held it a coin toss whether {guess} can "
+        f"become at most {percent} sure."
+    )
+
+
+def delta_sentence(budget: Budget, rows: int | None) -> str:
+    """What delta allows, against the number of rows."""
+    sentence = (
+        "The bound on epsilon may be exceeded by a probability of at most "
+        f"1 in {1 / budget.delta:,.0f}"
+    )
+    if not rows:
+        return f"{sentence}; this should be far below one over the number of rows."
+    if budget.delta * rows > 0.1:
+        return (
+            f"{sentence}. That is not well below one over the number of rows (1 in {rows:,}): it "
+            "leaves room for somebody's whole record to be given away."
+        )
+    return f"{sentence}, well below one over the number of rows (1 in {rows:,})."
+
+
+def adjacency_sentence(budget: Budget) -> str:
+    """Which two tables are neighbours."""
+    if budget.adjacency == "replace-one":
+        which = "Two tables are neighbours if one row is exchanged for any other; "
+        which += "the number of rows counts as public."
+    else:
+        which = "Two tables are neighbours if one has a single row more than the other."
+    return f"{which} A person with several rows is protected row by row, not as a whole."
+
+
+def spent_sentence(certificate: Certificate) -> str:
+    """Epsilon spent of the budget."""
+    spent, budget = certificate.epsilon_spent, certificate.budget.epsilon
+    share = 100 * spent / budget
+    words = f"Epsilon {spent:.4f} of {budget:g} was spent ({share:.1f}%), at delta "
+    words += f"{small(certificate.budget.delta)}."
+    if spent > budget * (1 + 1e-6):
+        words += " This is more than the budget allows."
+    if not certificate.private:
+        words += " The account is correct, but the guarantee is void: see the notice at the top."
+    return words
+
+
+def burn_in_sentence(result: Result) -> str:
+    """Where the burn-in ended."""
+    ends = result.trace.get("ends")
+    if ends is None or len(ends) == 0:
+        return "The result holds no trace."
+    steps, blocks = int(ends[-1]), len(ends)
+    ran = f"The fit took {steps:,} steps, averaged here over {_counted(blocks, 'block')}."
+    if not 0 < result.burn_in < blocks:
+        return f"{ran} Nothing was dropped as burn-in."
+    end = int(ends[result.burn_in - 1])
+    return (
+        f"{ran} Burn-in ended at step {end:,}: the {_counted(result.burn_in, 'block')} before it "
+        f"were dropped, and the posterior rests on the {steps - end:,} steps after it."
+    )
+
+
+def convergence_sentence(status: Status) -> str:
+    """Convergence in words."""
+    return {
+        Status.OK: (
+            "No drift shows after burn-in: the first and the last third of what was "
+            "kept agree within their errors, in every coordinate."
+        ),
+        Status.CURVATURE_UNIDENTIFIED: "No drift shows after burn-in.",
+        Status.NOT_CONVERGED: _sentence(Status.NOT_CONVERGED.words),
+        Status.DIVERGED: _sentence(Status.DIVERGED.words),
+    }[status]
+
+
+def curvature_sentence(status: Status) -> str:
+    """Whether the curvature, which decides the widths, is known."""
+    return {
+        Status.OK: "The curvature is identified: the trace decides it, not its prior.",
+        Status.CURVATURE_UNIDENTIFIED: _sentence(Status.CURVATURE_UNIDENTIFIED.words),
+        Status.NOT_CONVERGED: (
+            "It was estimated from a trace that had not settled: do not rely on it."
+        ),
+        Status.DIVERGED: "No curvature could be estimated.",
+    }[status]
+
+
+def small(value: float) -> str:
+    """A small probability, without padding.
+
+    >>> small(1e-6), small(0.001)
+    ('1e-6', '0.001')
+    """
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+POSTERIORS = {
+    "exact": "noise-aware, computed exactly (no Markov chain)",
+    "nuts": "noise-aware, by Hamiltonian Monte Carlo (NUTS)",
+    "laplace": "noise-aware, by Laplace's approximation",
+    "naive": "plain DPVI, as asked for: it ignores the privacy noise",
+}
+
+SETTING_MEANINGS = {
+    "clip_norm": "the most that one record's gradient may weigh",
+    "sampling_rate": "chance of each record to be in a step's batch",
+    "steps": "number of noisy gradient steps",
+    "rule": "which gradients are released",
+    "guide_draws": "Monte Carlo draws per gradient",
+    "burn_in": "least share of the run that is dropped",
+    "rate": "share of the distance to the optimum that a step removes, as simulated",
+    "boost": "factor on the first steps' size",
+    "step_factor": "the paper's step size, instead of rate",
+    "precondition": "factor on the scales' gradients before the clip",
+    "clip_prior": "whether the prior's gradient is clipped too",
+    "full_curvature": "curvature as a matrix, not coordinate by coordinate",
+    "curvature_sd": "prior sd of the curvature relative to the simulated one",
+    "paper_priors": "the paper's priors, built from the trace",
+    "location": "origin of the whitened frame",
+    "curvature": "simulated curvature, which whitens the frame",
+    "prior_precision": "inverse covariance of the model's prior",
+    "start": "initial means; none is the frame's origin",
+}

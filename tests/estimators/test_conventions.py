@@ -1,0 +1,79 @@
+"""scikit-learn's own checks of an estimator, on all three."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from noisewise.estimators import DPLinearRegression, DPLogisticRegression, DPPoissonRegression
+
+# The checks' tables have ten to two hundred rows, of unknown bounds: so values are clamped, noise
+# is low, and the row count public (replace-one), so that few steps can be asked for.
+_SMALL: dict[str, Any] = {
+    "adjacency": "replace-one",
+    "bounds": (-10, 10),
+    "clamp": True,
+    "draws": 100,
+    "insecure_seed": 1,
+}
+_LOGISTIC = DPLogisticRegression(**_SMALL, epsilon=10.0, steps=200)
+_POISSON = DPPoissonRegression(**_SMALL, epsilon=10.0, steps=200, target_bounds=(0, 1000))
+# Residual sd and coefficients of eleven dimensions from forty rows: that takes less noise.
+_LINEAR = DPLinearRegression(**_SMALL, epsilon=1000.0, steps=1000, target_bounds=(-5, 5))
+
+_NOT_COUNTS = "the check's targets are not whole numbers, which a Poisson regression must refuse"
+_WITHOUT_COUNTS = (
+    "check_fit_check_is_fitted",
+    "check_fit_idempotent",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_regressor_data_not_an_array",
+    "check_regressors_no_decision_function",
+    "check_regressors_train",
+)
+
+
+def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
+    if isinstance(estimator, DPPoissonRegression):
+        return dict.fromkeys(_WITHOUT_COUNTS, _NOT_COUNTS)
+    return {}
+
+
+@parametrize_with_checks([_LOGISTIC, _POISSON, _LINEAR], expected_failed_checks=_expected_failures)
+def test_scikit_learn_check(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+class _Rounding(DPPoissonRegression):
+    """Makes counts of any numbers, so that the checks refused above run as well."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        if np.asarray(y).dtype.kind == "f":
+            y = np.rint(y)
+        return super().fit(X, y)
+
+
+def _checks_on_counts() -> list[Any]:
+    checks = estimator_checks_generator(_Rounding(**_POISSON.get_params()))
+    return [
+        pytest.param(estimator, check, id=check.func.__name__)
+        for estimator, check in checks
+        if check.func.__name__ in _WITHOUT_COUNTS
+    ]
+
+
+@pytest.mark.parametrize(("estimator", "check"), _checks_on_counts())
+def test_scikit_learn_check_on_counts(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+def test_tags() -> None:
+    tags = DPLogisticRegression().__sklearn_tags__()
+    assert not tags.classifier_tags.multi_class
+    assert tags.non_deterministic
+    assert not DPLinearRegression(insecure_seed=1).__sklearn_tags__().non_deterministic
+    assert DPPoissonRegression().__sklearn_tags__().target_tags.positive_only
