@@ -39,6 +39,7 @@ def fit(
     target: str | None = None,
     features: list[str] | None = None,
     plan: Plan | Settings | None = None,
+    steps: int | None = None,
     posterior: str = "exact",
     draws: int = 4000,
     insecure_seed: int | None = None,
@@ -49,7 +50,7 @@ def fit(
     ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"`` or
     ``"path/to/model.py:function"``. Its arguments are columns of the table by name; ``X`` and
     ``y`` are the design matrix and the ``target`` column. Without a ``plan``, one is made by
-    simulation first. If the schema declares no number of rows, a noisy one is bought with about one
+    simulation first, for ``steps`` steps if given. If the schema declares no number of rows, a noisy one is bought with about one
     percent of the budget. ``progress(done, steps)`` is called as the run goes on.
 
     ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
@@ -60,12 +61,17 @@ def fit(
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
     one_of("posterior", posterior, METHODS)
     integer_at_least("draws", draws, 100)
-    resolved = named_model(model)
+    if plan is not None and steps is not None:
+        raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
+    resolved = named_model(model, table.schema, target)
     view = bind(resolved, table.schema, target, features)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     count = _row_count(table, budget, insecure_seed)
     budget.warn_if_delta_is_large(count.public)
-    settings, source = _settings(plan, built, view, count.public, budget, table)
+    if plan is None:
+        settings, source = _first_guess(built, view, count.public, budget, steps), SIMULATED
+    else:
+        settings, source = _planned(plan, table, count.public)
     mechanism = Mechanism(
         clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
     ).calibrate(budget, count.releases)
@@ -95,16 +101,15 @@ def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowC
     return _RowCount(public, "noised, paid from the budget", (release,))
 
 
-def _settings(
-    plan: Plan | Settings | None,
-    target: Target,
-    view: RowView,
-    rows: int,
-    budget: Budget,
-    table: Table,
-) -> tuple[Settings, str]:
-    if plan is None:
-        return first_guess(target, view, rows, budget), SIMULATED
+def _first_guess(
+    target: Target, view: RowView, rows: int, budget: Budget, steps: int | None
+) -> Settings:
+    if steps is None:
+        return first_guess(target, view, rows, budget)
+    return first_guess(target, view, rows, budget, steps=steps)
+
+
+def _planned(plan: Plan | Settings, table: Table, rows: int) -> tuple[Settings, str]:
     if isinstance(plan, Settings):
         return plan, "set by the caller"
     plan.warn_if_it_does_not_fit(table.schema, rows)

@@ -62,6 +62,7 @@ class Result:
         rows = {}
         for name, values in (self.plain if plain else self.draws).items():
             for label, column in _scalars(name, values, self.coordinates.get(name)):
+                label = f"{name}[{label}]" if label in rows else label
                 low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
                 rows[label] = {
                     "mean": column.mean(),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from noisewise.estimators import DPLinearRegression, DPLogisticRegression, DPPoissonRegression
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 # The checks' tables have ten to two hundred rows, of unknown bounds: so values are clamped, noise
 # is low, and the row count public (replace-one), so that few steps can be asked for.
@@ -35,6 +39,15 @@ _WITHOUT_COUNTS = (
     "check_regressors_no_decision_function",
     "check_regressors_train",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_compilation() -> Iterator[None]:
+    """Nearly every check has a table shape of its own, compiled for one short run."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:

@@ -92,10 +92,8 @@ def _frame(settings: Settings, target: Target) -> Frame:
 def _step_size(settings: Settings, mechanism: Mechanism, precondition: np.ndarray) -> np.ndarray:
     parameters = len(precondition)
     if settings.step_factor is not None:
-        step = heuristic_step(
-            mechanism.noise, mechanism.clip_norm, settings.steps, parameters, settings.step_factor
-        )
-        return step * precondition
+        step = heuristic_step(mechanism.noise, mechanism.clip_norm, settings.steps, parameters)
+        return step * settings.step_factor * precondition
     assert settings.rate is not None  # Settings checks that one of the two is there
     # In the whitened frame the simulated curvature is one.
     return np.full(parameters, curvature_step(settings.rate, mechanism.sampling_rate, 1.0))

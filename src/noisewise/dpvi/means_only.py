@@ -40,11 +40,16 @@ class MeansOnly:
         return parameters + constants.fixed_scale * noise
 
     def record_gradients(
-        self, constants: Constants, parameters: Array, noise: Array, batch: Rows
+        self,
+        constants: Constants,
+        parameters: Array,
+        noise: Array,
+        batch: Rows,
+        share: Array | float = 0.0,
     ) -> Array:
         """Gradient of a record's expected loss by the means."""
         points = self._points(constants, parameters, noise)
-        return self.target.record_moments(constants.frame, points, noise, batch)[0]
+        return self.target.record_moments(constants.frame, points, noise, batch)[0] + share
 
     def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
         """The prior's part; the entropy does not depend on the means."""

@@ -47,9 +47,17 @@ class GradientRule(Protocol):
         """Number of coordinates that pass the mechanism."""
 
     def record_gradients(
-        self, constants: Constants, parameters: Array, noise: Array, batch: Rows
+        self,
+        constants: Constants,
+        parameters: Array,
+        noise: Array,
+        batch: Rows,
+        share: Array | float = 0.0,
     ) -> Array:
-        """Per-record gradients as they are clipped: batch x released."""
+        """Per-record gradients as they are clipped: batch x released.
+
+        ``share`` is each record's part of the public gradient where that is clipped too.
+        """
 
     def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
         """Gradient of the prior's and the guide's part of the loss: no record is involved."""

@@ -72,13 +72,11 @@ def _gradient(
     noise = jax.random.normal(key, (program.draws, rule.target.dim))
     public = rule.public_gradient(constants, parameters, noise)
 
+    # The papers' convention: each record carries its N-th part of prior and entropy.
+    share = public / setting.rows if program.clip_prior else 0.0
+
     def record_gradients(batch: Rows) -> Array:
-        gradients = rule.record_gradients(constants, parameters, noise, batch)
-        if not program.clip_prior:
-            return gradients
-        # The papers' convention: each record carries its N-th part of prior and entropy.
-        share = public * constants.precondition / setting.rows
-        return gradients + share
+        return rule.record_gradients(constants, parameters, noise, batch, share)
 
     released = noisy_sum(record_gradients, rows, draws, setting.grid, program.pass_size)
     gradient = rule.complete(constants, parameters, noise, released)

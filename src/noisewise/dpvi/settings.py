@@ -32,14 +32,17 @@ class Settings:
     """rho: the share of the distance to the optimum that a step removes, as simulated."""
     boost: float = 1.0
     """Factor on the first steps' size, falling to 1 by the end of ``burn_in``."""
-    step_factor: float | None = None
-    """lambda_c: use the paper's step size (A58) instead of ``rate``."""
+    step_factor: float | np.ndarray | None = None
+    """lambda_c: use the paper's step size (A58) instead of ``rate``; one, or one per parameter."""
     precondition: float = 1.0
     """beta of the scales (preconditioned rule)."""
     clip_prior: bool = False
     full_curvature: bool = True
     curvature_sd: float = 1.0
-    """Prior sd of the curvature relative to the simulated one; of its log if it is diagonal."""
+    """Prior sd of the curvature's logarithm (of its eigenvalues') around the simulated one."""
+    bend: float = 0.0
+    """Simulated bias of the optimum, in posterior sds, per squared posterior sd of wander: what the
+    gradient's curving away from its linear model may amount to. Added to the error bars."""
     paper_priors: bool = False
     """Use App. H.3's priors, built from the trace, instead of simulated ones."""
     scale_map: str = "softplus"
@@ -66,7 +69,10 @@ class Settings:
             raise NoisewiseError(
                 "settings need exactly one of rate (ours) and step_factor (the paper's lambda_c)"
             )
-        positive("rate or step_factor", self.rate if self.rate is not None else self.step_factor)
+        if self.rate is not None:
+            positive("rate", self.rate)
+        else:
+            positive("step_factor", np.min(np.asarray(self.step_factor)))
         if self.rule == "means_only" and self.curvature is None:
             raise NoisewiseError(
                 "rule means_only needs curvature, the simulated one: take settings from a plan"
@@ -84,7 +90,7 @@ class Settings:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Settings:
         """Back from `to_dict`."""
-        arrays = ("location", "curvature", "prior_precision", "start")
+        arrays = ("location", "curvature", "prior_precision", "start", "step_factor")
         given: dict[str, Any] = {
             name: np.asarray(value, float) if name in arrays and value is not None else value
             for name, value in plain.items()

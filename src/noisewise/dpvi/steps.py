@@ -9,14 +9,12 @@ import numpy as np
 __all__ = ["curvature_step", "decaying_schedule", "heuristic_step"]
 
 
-def heuristic_step(
-    noise_multiplier: float, clip_norm: float, steps: int, parameters: int, factor: float = 1.0
-) -> float:
-    """lambda_c sqrt(2) / (sigma C sqrt(T d)): na-dpvi.txt eq. (A58); ``factor`` is lambda_c.
+def heuristic_step(noise_multiplier: float, clip_norm: float, steps: int, parameters: int) -> float:
+    """sqrt(2) / (sigma C sqrt(T d)): na-dpvi.txt eq. (A58) with lambda_c = 1.
 
     Times beta, element by element, where gradients are preconditioned (App. H.2).
     """
-    return factor * math.sqrt(2) / (noise_multiplier * clip_norm * math.sqrt(steps * parameters))
+    return math.sqrt(2) / (noise_multiplier * clip_norm * math.sqrt(steps * parameters))
 
 
 def curvature_step(

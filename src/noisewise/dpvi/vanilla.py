@@ -33,12 +33,18 @@ class Vanilla:
         return 2 * self.target.dim
 
     def record_gradients(
-        self, constants: Constants, parameters: Array, noise: Array, batch: Rows
+        self,
+        constants: Constants,
+        parameters: Array,
+        noise: Array,
+        batch: Rows,
+        share: Array | float = 0.0,
     ) -> Array:
         """Gradient of a record's expected loss by means and free scales (eq. A56)."""
         points = self.guide.points(parameters, noise)
         means, scales = self.target.record_moments(constants.frame, points, noise, batch)
-        return both(means, scales * self.guide.scale_slope(parameters[self.guide.dim :]))
+        slope = self.guide.scale_slope(parameters[self.guide.dim :])
+        return both(means, scales * slope) + share
 
     def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
         """The prior's part and the guide's entropy."""
@@ -65,10 +71,15 @@ class Preconditioned(Vanilla):
     name: str = "preconditioned"
 
     def record_gradients(
-        self, constants: Constants, parameters: Array, noise: Array, batch: Rows
+        self,
+        constants: Constants,
+        parameters: Array,
+        noise: Array,
+        batch: Rows,
+        share: Array | float = 0.0,
     ) -> Array:
         """The vanilla gradients times beta."""
-        plain = super().record_gradients(constants, parameters, noise, batch)
+        plain = super().record_gradients(constants, parameters, noise, batch, share)
         return plain * constants.precondition
 
     def complete(

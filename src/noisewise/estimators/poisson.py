@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import logsumexp
 
+from noisewise.data.errors import DataError
 from noisewise.estimators.declaring import checked_target
 from noisewise.estimators.regressor import PrivateRegressor
 from noisewise.models import Glm
@@ -18,11 +19,11 @@ _LARGEST_LOG_RATE = 700.0
 
 
 class DPPoissonRegression(PrivateRegressor):
-    """Poisson regression (log link) under differential privacy, with error bars that know the noise.
+    """Poisson regression under differential privacy, with error bars that know the noise.
 
-    The target is counts, whole numbers from 0: for anything else, such as counts divided by an
-    exposure, a Poisson model's error bars would be wrong. Parameters as for `DPLogisticRegression`,
-    but for ``classes``, and with:
+    The log of the rate is linear in the features. The target is counts, whole numbers from 0: for
+    anything else, such as counts divided by an exposure, a Poisson model's error bars would be
+    wrong. Parameters as for `DPLogisticRegression`, but for ``classes``, and with:
 
     Parameters
     ----------
@@ -57,6 +58,8 @@ class DPPoissonRegression(PrivateRegressor):
         """Spend the budget on a fit to the rows of X and their counts y."""
         X, y = self._validated(X, y, y_numeric=True)
         target = self._target_column("count")
+        if not np.all((y >= 0) & (y == np.rint(y))):
+            raise DataError("y must be counts, whole numbers from 0: for others, a linear model")
         counts = checked_target(target, y, clamp=self.clamp)
         source = "declared by target_bounds"
         self._fit_private(Glm("poisson", self.prior_scale), X, target, counts, {"target": source})

@@ -85,6 +85,7 @@ def _relation(adjacency: str) -> NeighboringRelation:
     return NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
+@lru_cache(maxsize=256)
 def epsilon_spent(
     releases: tuple[Release, ...], delta: float, adjacency: str, width: float = 1e-5
 ) -> float:

@@ -42,6 +42,12 @@ class RowView:
         """Made-up rows from the schema's declared marginals; no real row is looked at."""
         return self.rows(self.schema.simulate(rng, n))
 
+    def bounds(self, argument: str) -> tuple[float, float] | None:
+        """Declared bounds of an argument in its own units; None where it has none."""
+        encoder = self.encoder
+        name = encoder.target if encoder is not None and argument == "y" else argument
+        return self.schema[name].bounds if name is not None and name in self.schema else None
+
     @property
     def feature_names(self) -> list[str] | None:
         """Names of the columns of ``X``, where the model takes one."""

@@ -28,13 +28,15 @@ FAMILIES = ("logistic", "poisson", "linear")
 class Glm:
     """An ordinary NumPyro model: call it with a design matrix ``X`` and a target ``y``.
 
-    Priors: every coefficient Normal(0, prior_scale); for ``linear`` also the residual standard
-    deviation ``noise``, LogNormal(log noise_scale, 1).
+    Priors: every coefficient Normal(0, prior_scale), the first one, an intercept, around
+    ``centre``; for ``linear`` also the residual standard deviation ``noise``, LogNormal(log
+    noise_scale, 0.5).
     """
 
     family: str
     prior_scale: float = 1.0
     noise_scale: float = 1.0
+    centre: float = 0.0
 
     def __post_init__(self) -> None:
         one_of("family", self.family, FAMILIES)
@@ -42,11 +44,12 @@ class Glm:
         positive("noise_scale", self.noise_scale)
 
     def __call__(self, X: Any, y: Any = None) -> None:
-        prior = dist.Normal(0.0, self.prior_scale).expand([X.shape[1]]).to_event(1)
+        means = jnp.zeros(X.shape[1]).at[0].set(self.centre)
+        prior = dist.Normal(means, self.prior_scale).to_event(1)
         coefficients = numpyro.sample("coefficients", prior)
         noise = None
         if self.family == "linear":
-            noise = numpyro.sample("noise", dist.LogNormal(jnp.log(self.noise_scale), 1.0))
+            noise = numpyro.sample("noise", dist.LogNormal(jnp.log(self.noise_scale), 0.5))
         with numpyro.plate("records", X.shape[0]):
             numpyro.sample("y", self.likelihood(X @ coefficients, noise), obs=y)
 

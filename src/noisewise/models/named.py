@@ -3,35 +3,61 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from noisewise._validate import NoisewiseError
+from noisewise.data import Column, Schema
 from noisewise.models.glm import FAMILIES, Glm
 
 __all__ = ["named_model"]
 
 
-def named_model(model: Callable[..., Any] | str) -> Callable[..., Any]:
+def named_model(
+    model: Callable[..., Any] | str, schema: Schema | None = None, target: str | None = None
+) -> Callable[..., Any]:
     """A model from its name (``logistic``, ``poisson``, ``linear``), from ``file.py:function``, or
     itself when it is a function already.
 
+    By name, priors follow the target's declaration: for ``linear``, coefficients and residual sd
+    are on the scale of its ``sd`` (or a quarter of its range) and the intercept around its
+    ``mean``; for ``poisson``, coefficients are Normal(0, 0.5), the intercept around log ``mean``.
+
     >>> named_model("logistic")
-    Glm(family='logistic', prior_scale=1.0, noise_scale=1.0)
+    Glm(family='logistic', prior_scale=1.0, noise_scale=1.0, centre=0.0)
     """
     if callable(model):
         return model
     if not isinstance(model, str):
         raise NoisewiseError(f"model must be a NumPyro model or a name, got {model!r}")
     if model in FAMILIES:
-        return Glm(model)
+        if schema is None or target is None or target not in schema:
+            return Glm(model)
+        return _like(model, schema[target])
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
         raise NoisewiseError(
             f"model {model!r} is neither {', '.join(FAMILIES)} nor path/to/model.py:function"
         )
     return _from_file(Path(path), name)
+
+
+def _like(family: str, column: Column) -> Glm:
+    """A regression whose priors fit its target's declaration.
+
+    A target of the wrong kind gets plain priors here and is refused when it is bound.
+    """
+    if family == "poisson":
+        # A log rate moves the rate by its exponential: half a unit is already a factor of 1.6.
+        return Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)
+    if family == "logistic" or column.bounds is None:
+        return Glm(family)
+    low, high = column.bounds
+    scale = column.sd if column.sd is not None else (high - low) / 4
+    centre = column.mean if column.mean is not None else (low + high) / 2
+    return Glm(family, prior_scale=float(scale), noise_scale=0.7 * scale, centre=float(centre))
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:

@@ -57,7 +57,7 @@ def plan(
     ``n`` is the number of rows to plan for: a public or a noised one.
     """
     integer_at_least("n", n, 2)
-    resolved = named_model(model)
+    resolved = named_model(model, like, target)
     view = bind(resolved, like, target, features)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     settings = first_guess(built, view, n, budget, steps=steps)

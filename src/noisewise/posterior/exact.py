@@ -14,7 +14,7 @@ from noisewise.posterior.trace_model import TraceModel, log_evidence, optimum_gi
 
 __all__ = ["infer"]
 
-_CURVATURE_POINTS = 48
+_CURVATURE_POINTS = 128
 _SUBSAMPLING_POINTS = 24
 _REFINEMENTS = 4
 _REACH = 6.0

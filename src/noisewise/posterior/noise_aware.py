@@ -54,6 +54,10 @@ def infer(
         burn_in.blocks,
     )
     mean_curvature = found.curvature.mean(0)
+    if settings.bend and method != "naive":
+        bias = settings.bend * float(np.mean(statistics.diagonal().spread / statistics.steps))
+        shock = rng.standard_normal(found.optimum.shape)
+        found = found._replace(optimum=found.optimum + bias * shock)
     if method == "naive":
         # Plain DPVI: the last iterate as if it were the optimum.
         last = np.broadcast_to(np.asarray(trace.last, float), (draws, len(trace.last)))
@@ -143,7 +147,6 @@ def _matrix_model(
         assembly.noise_variance,
         np.zeros(dim),
         _prior_precision(assembly, settings),
-        np.ones(dim),
         settings.curvature_sd,
     )
 

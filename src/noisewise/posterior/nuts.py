@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from noisewise.dpvi import FullTrace
-from noisewise.posterior.density import log_likelihood, trace_log_likelihood
+from noisewise.posterior.density import curvature_of, log_likelihood, trace_log_likelihood
 from noisewise.posterior.status import NoiseAwarePosterior
 from noisewise.posterior.trace_model import TraceModel
 
@@ -49,13 +49,19 @@ def infer(
 
 def _joint(model: TraceModel, steps: FullTrace | None) -> None:
     prior = model.priors
-    standard = dist.Normal(jnp.zeros(len(prior.optimum_mean)), 1.0).to_event(1)
+    dim = len(prior.optimum_mean)
+    standard = dist.Normal(jnp.zeros(dim), 1.0).to_event(1)
     free = prior.curvature_mean + prior.curvature_sd * numpyro.sample("free", standard)
     extra = prior.subsampling_sd * numpyro.sample("extra", standard)
-    # Centred on the tail and scaled to its precision, so that adaptation starts near its goal.
-    optimum = numpyro.sample(
-        "optimum", dist.Normal(prior.optimum_mean, prior.optimum_sd).to_event(1)
-    )
+    # The trace pins the product of curvature and distance, not the distance: sampled directly, the
+    # optimum makes a funnel where the curvature is uncertain.
+    unit = np.sqrt(model.noise_variance / model.statistics.steps) / model.sampling_rate
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (dim,))
+    curvature = curvature_of(prior, free)
+    shift = unit * numpyro.sample("shift", flat) / curvature
+    optimum = numpyro.deterministic("optimum", model.statistics.parameters + shift)
+    prior_of_optimum = dist.Normal(prior.optimum_mean, prior.optimum_sd).log_prob(optimum)
+    numpyro.factor("optimum_prior", jnp.sum(prior_of_optimum - jnp.log(curvature)))
     if steps is None:
         numpyro.factor("trace", log_likelihood(model, free, extra, optimum).sum())
     else:

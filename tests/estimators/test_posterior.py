@@ -1,0 +1,177 @@
+"""Coefficients, error bars and predictions of one private fit each, on simulated people."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+from noisewise import Status
+from noisewise.estimators import DPLinearRegression, DPLogisticRegression, DPPoissonRegression
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+_ROWS = 20_000
+_SEED = 0
+_BOUNDS = [(20.0, 80.0), (0.0, 1.0), (-300.0, 100.0)]
+_WEIGHTS = np.array([0.02, -0.6, 0.003])
+_INTERCEPT = -0.5
+_NOISE = 12.0
+
+
+class _Fitted(NamedTuple):
+    estimator: Any
+    X: np.ndarray
+    mean: np.ndarray
+    """The true probability, rate or mean of every row."""
+    coefficients: np.ndarray
+    intercept: float
+
+
+def _fit(family: str) -> _Fitted:
+    rng = np.random.default_rng(_SEED)
+    low, high = np.array(_BOUNDS).T
+    X = rng.uniform(low, high, (_ROWS, 3))
+    predictor = X @ _WEIGHTS + _INTERCEPT
+    common: dict[str, Any] = {
+        "epsilon": 1.0,
+        "bounds": _BOUNDS,
+        "insecure_seed": _SEED,
+        "prior_scale": 0.5,
+    }
+    if family == "logistic":
+        mean = expit(predictor)
+        fitted = DPLogisticRegression(**common).fit(X, rng.random(_ROWS) < mean)
+        return _Fitted(fitted, X, mean, _WEIGHTS, _INTERCEPT)
+    if family == "poisson":
+        mean = np.exp(predictor)
+        counting = DPPoissonRegression(**common, target_bounds=(0, 60))
+        return _Fitted(counting.fit(X, rng.poisson(mean)), X, mean, _WEIGHTS, _INTERCEPT)
+    mean = 100 + 40 * predictor
+    linear = DPLinearRegression(**common, target_bounds=(0, 250), clamp=True)
+    y = mean + _NOISE * rng.standard_normal(_ROWS)
+    return _Fitted(linear.fit(X, y), X, mean, 40 * _WEIGHTS, 100 + 40 * _INTERCEPT)
+
+
+@pytest.fixture(scope="module", params=["logistic", "poisson", "linear"])
+def fitted(request: pytest.FixtureRequest) -> _Fitted:
+    return _fit(request.param)
+
+
+def test_the_truth_is_inside_the_intervals(fitted: _Fitted) -> None:
+    """All coefficients lie in their own 99.9% intervals, at epsilon 1.
+
+    Four intervals for each of three models: about one choice of seed in a hundred would fail this
+    with a perfect posterior. The seed is fixed, so the outcome is too (up to floating point); it is
+    zero, not chosen for its outcome. If a change of the engine fails this, look at other seeds
+    before changing it.
+    """
+    found = fitted.estimator
+    assert found.status_ in (Status.OK, Status.CURVATURE_UNIDENTIFIED)
+    low, high = found.coef_interval(0.999).T
+    assert np.all((low < fitted.coefficients) & (fitted.coefficients < high))
+    ends = np.quantile(found.intercept_draws_, [0.0005, 0.9995])
+    assert ends[0] < fitted.intercept < ends[1]
+    # And they say something: the prior's would be at least five times as wide.
+    half_ranges = np.ptp(_BOUNDS, axis=1) / 2
+    unit = 125.0 if isinstance(found, DPLinearRegression) else 1.0
+    prior = stats.norm(scale=0.5 * unit / half_ranges)
+    assert np.all(np.diff(found.coef_interval(0.5))[:, 0] < (prior.ppf(0.75) - prior.ppf(0.25)) / 5)
+
+
+def test_coefficients_in_the_units_of_the_data(fitted: _Fitted) -> None:
+    """Mapped by hand from the encoded draws: `b (x - middle) / half` spelled out."""
+    found = fitted.estimator
+    encoded = found.result_.draws["coefficients"].astype(np.float64)
+    middle, half = np.mean(_BOUNDS, axis=1), np.ptp(_BOUNDS, axis=1) / 2
+    slopes = encoded[:, 1:] / half
+    constants = encoded[:, 0] - (encoded[:, 1:] * middle / half).sum(1)
+    if isinstance(found, DPLinearRegression):
+        slopes, constants = 125 * slopes, 125 + 125 * constants
+        np.testing.assert_allclose(found.noise_draws_, 125 * found.result_.draws["noise"])
+    np.testing.assert_allclose(found.coef_draws_, slopes, rtol=1e-12)
+    np.testing.assert_allclose(found.intercept_draws_, constants, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.ravel(found.coef_), slopes.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(np.ravel(found.intercept_), constants.mean(), rtol=1e-12)
+
+
+def test_predictions_and_their_intervals(fitted: _Fitted) -> None:
+    found, X, mean = fitted.estimator, fitted.X[:2000], fitted.mean[:2000]
+    classifier = isinstance(found, DPLogisticRegression)
+    predicted = found.predict_proba(X)[:, 1] if classifier else found.predict(X)
+    interval = found.predict_interval(X, 0.99)
+    assert interval.shape == (2000, 2)
+    low, high = interval.T
+    assert np.all((low < predicted) & (predicted < high))
+    # One posterior stands behind all rows, so their intervals fail together.
+    assert np.mean((low < mean) & (mean < high)) > 0.9
+    narrow = found.predict_interval(X, 0.5)
+    assert np.all((low < narrow[:, 0]) & (narrow[:, 1] < high))
+
+
+def test_probabilities_are_calibrated(fitted: _Fitted) -> None:
+    """Among rows with like predictions, the mean true probability (or rate) is the predicted."""
+    found, X = fitted.estimator, fitted.X
+    classifier = isinstance(found, DPLogisticRegression)
+    predicted = found.predict_proba(X)[:, 1] if classifier else found.predict(X)
+    spread = fitted.mean.std()
+    for rows in np.array_split(np.argsort(predicted), 10):
+        assert abs(predicted[rows].mean() - fitted.mean[rows].mean()) < 0.3 * spread
+    if classifier:
+        np.testing.assert_array_equal(found.predict(X), predicted > 0.5)
+
+
+def test_predictions_do_not_depend_on_the_chunks(
+    fitted: _Fitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = fitted.X[:50]
+    whole = fitted.estimator.predict_interval(X)
+    monkeypatch.setattr("noisewise.estimators.base._CHUNK_FLOATS", 7 * 2000)
+    np.testing.assert_allclose(fitted.estimator.predict_interval(X), whole, rtol=1e-12)
+
+
+def test_pickling(fitted: _Fitted) -> None:
+    again = pickle.loads(pickle.dumps(fitted.estimator))
+    X = fitted.X[:20]
+    np.testing.assert_array_equal(again.predict(X), fitted.estimator.predict(X))
+    assert again.privacy_ == fitted.estimator.privacy_
+    assert again.status_ is fitted.estimator.status_
+
+
+def test_certificate(fitted: _Fitted) -> None:
+    privacy = fitted.estimator.privacy_
+    assert privacy is fitted.estimator.result_.privacy
+    assert privacy.epsilon_spent <= 1.0
+    assert not privacy.private  # the seed is known
+    assert {release.what for release in privacy.releases} == {"gradients", "number of rows"}
+    assert fitted.estimator.n_iter_ == fitted.estimator.result_.asked["settings"]["steps"]
+
+
+def test_predictive_intervals_hold_new_targets() -> None:
+    """Predictive intervals of a linear model hold new targets about as often as they say.
+
+    With so little budget the residual sd has a heavy upper tail, so that wide intervals err on the
+    wide side: the 90% ones are only held to a lower limit.
+    """
+    found = _fit("linear")
+    rng = np.random.default_rng(_SEED + 1)
+    y = found.mean + _NOISE * rng.standard_normal(_ROWS)
+
+    def share(level: float) -> float:
+        low, high = found.estimator.predict_interval(found.X, level, noise=True).T
+        return float(np.mean((low < y) & (y < high)))
+
+    assert 0.45 < share(0.5) < 0.6
+    assert share(0.9) > 0.86
+
+
+def test_rates_do_not_overflow() -> None:
+    estimator = _fit("poisson").estimator
+    far = np.full((2, 3), 1e9) * np.sign(estimator.coef_)
+    assert np.all(np.isfinite(estimator.predict(far)))
+    assert np.all(np.isfinite(estimator.predict_interval(far)))
+    assert np.all(estimator.predict(-far) == 0)
