@@ -50,8 +50,9 @@ def fit(
     ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"`` or
     ``"path/to/model.py:function"``. Its arguments are columns of the table by name; ``X`` and
     ``y`` are the design matrix and the ``target`` column. Without a ``plan``, one is made by
-    simulation first, for ``steps`` steps if given. If the schema declares no number of rows, a noisy one is bought with about one
-    percent of the budget. ``progress(done, steps)`` is called as the run goes on.
+    simulation first, for ``steps`` steps if given. If the schema declares no number of rows, a
+    noisy one is bought with about one percent of the budget. ``progress(done, steps)`` is called
+    as the run goes on.
 
     ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
     """

@@ -1,0 +1,239 @@
+"""The command line: parse, call, print; no maths."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+
+from noisewise._validate import NoisewiseError
+
+__all__ = ["app", "main"]
+
+_HELP = """
+Differentially private Bayesian inference that knows its own noise.
+
+A schema declares what is publicly known about a table: types, bounds,
+categories; never anything read from it. A fit spends an (epsilon, delta)
+budget on the table once and returns a posterior whose error bars include the
+privacy noise, with a certificate of what was spent.
+
+[bold]Start here[/bold]
+
+  noisewise demo            real health data, two minutes, one HTML report
+  noisewise fit people.csv --schema people.toml --model logistic \\
+            --target visited --epsilon 1 --delta 1e-6 -o out
+  noisewise verify out      recompute the certificate's epsilon
+  noisewise report out      write the report again
+
+[bold]A schema[/bold] (people.toml)
+
+  \\[columns.age]               \\[columns.sex]
+  type = "real"               type = "category"
+  bounds = \\[0, 100]           categories = \\["f", "m"]
+  mean = 45  # public guess
+  sd = 15                     \\[columns.visited]
+                              type = "binary"
+"""
+
+app = typer.Typer(
+    help=_HELP, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
+)
+_out, _err = Console(), Console(stderr=True)
+
+Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon: smaller is more private.")]
+Delta = Annotated[float, typer.Option(help="Privacy budget delta: well below 1 / rows.")]
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="The table: .csv, .csv.gz or .parquet.")],
+    schema: Annotated[Path, typer.Option(help="Declared columns: a TOML file.")],
+    epsilon: Epsilon,
+    output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the result.")],
+    model: Annotated[
+        str, typer.Option(help="logistic, poisson, linear, or path/to/model.py:function.")
+    ] = "logistic",
+    target: Annotated[str | None, typer.Option(help="The column that the model explains.")] = None,
+    delta: Delta = 1e-6,
+    features: Annotated[
+        str | None, typer.Option(help="Columns of X, separated by commas (all but the target).")
+    ] = None,
+    adjacency: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
+    steps: Annotated[int | None, typer.Option(help="Number of steps (10000).")] = None,
+    clamp: Annotated[
+        bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
+    ] = False,
+    insecure_seed: Annotated[
+        int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
+    ] = None,
+) -> None:
+    """Fit a model to a table under differential privacy; save posterior, certificate and report."""
+    with _one_line_errors():
+        from noisewise.data import Schema, Table
+        from noisewise.fitting import fit as run_fit
+        from noisewise.mechanism import Budget
+        from noisewise.storage import check_free
+
+        check_free(output)
+        budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
+        table = Table.read(data, Schema.from_toml(schema), clamp=clamp)
+        with _progress("Private fit") as progress:
+            result = run_fit(
+                model,
+                table,
+                budget=budget,
+                target=target,
+                features=features.split(",") if features else None,
+                steps=steps,
+                insecure_seed=insecure_seed,
+                progress=progress,
+            )
+        result.save(output)
+        result.report(output / "report.html")
+        _show_summary(result)
+        _out.print(f"\nSaved to {output}; open {output / 'report.html'}")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The page (FOLDER/report.html).")
+    ] = None,
+) -> None:
+    """Write the HTML report of a saved result."""
+    with _one_line_errors():
+        from noisewise.result import Result
+
+        path = Result.load(folder).report(output or folder / "report.html")
+        _out.print(f"Wrote {path}")
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+) -> None:
+    """Recompute a saved result's epsilon from its ledger; exits with 1 if the claim fails."""
+    with _one_line_errors():
+        from noisewise.result import Result
+
+        certificate = Result.load(folder).privacy
+        check = certificate.verify()
+        _out.print(str(certificate), highlight=False, markup=False)
+        _out.print(str(check), highlight=False, markup=False)
+        if not (check.holds and certificate.private):
+            raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report.")] = Path(
+        "demo-report.html"
+    ),
+) -> None:
+    """A private logistic regression on real health data that ship with statsmodels."""
+    with _one_line_errors():
+        from noisewise import demo as example
+        from noisewise.mechanism import Budget
+
+        _out.print(
+            "RAND Health Insurance Experiment: who visited a doctor in a year?\n"
+            f"Private logistic regression, epsilon {epsilon:g}, delta {delta:g}."
+        )
+        with _progress("Private fit") as progress:
+            budget = Budget(epsilon=epsilon, delta=delta)
+            result, rows = example.run(budget, progress)
+        path = result.report(output)
+        _show_comparison(rows)
+        _out.print()
+        _out.print(str(result.privacy), highlight=False, markup=False)
+        _out.print(f"\nStatus: {result.status.words}.\nReport: {path}")
+
+
+def main() -> None:
+    """Entry point."""
+    app()
+
+
+# -- printing ----------------------------------------------------------------------------------
+
+
+def _interval(values: tuple[float, float, float]) -> str:
+    low, middle, high = values
+    return f"{middle:5.2f} [{low:5.2f}, {high:5.2f}]"
+
+
+def _show_comparison(rows: list[Any]) -> None:
+    grid = Grid(title="\nCoefficients, mean and 95% interval", title_justify="left")
+    grid.add_column("coefficient")
+    grid.add_column("private,\nnoise-aware", style="bold")
+    grid.add_column("plain DPVI\nNOT FOR RELEASE\n(ignores the noise)", style="dim")
+    grid.add_column("non-private\nNOT FOR RELEASE\n(raw rows)", style="dim")
+    for row in rows:
+        cells = (row.noise_aware, row.plain, row.unsafe_non_private)
+        grid.add_row(row.name, *(_escaped(_interval(cell)) for cell in cells))
+    _out.print(grid)
+    for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "plain")):
+        intervals = [(getattr(row, field), row.unsafe_non_private[1]) for row in rows]
+        held = sum(low <= estimate <= high for (low, _, high), estimate in intervals)
+        _out.print(f"{label} intervals that hold the non-private estimate: {held} of {len(rows)}")
+
+
+def _show_summary(result: Any) -> None:
+    grid = Grid(title="Noise-aware posterior", title_justify="left")
+    for heading in ("parameter", "mean", "sd", "95% interval"):
+        grid.add_column(heading)
+    for name, row in result.summary().iterrows():
+        interval = f"[{row['lower']:.4g}, {row['upper']:.4g}]"
+        cells = (f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
+        grid.add_row(*(_escaped(cell) for cell in (str(name), *cells)))
+    _out.print(grid)
+    _out.print(str(result.privacy), highlight=False, markup=False)
+    _out.print(f"\nStatus: {result.status.words}.")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal; silence elsewhere."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
+        task = bar.add_task("Planning on simulated data", total=None)
+
+        def update(done: int, steps: int) -> None:
+            bar.update(task, description=title, completed=done, total=steps)
+
+        yield update
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What went wrong in one line, and exit code 2; warnings in one line too."""
+
+    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+        _err.print(f"warning: {message}", style="yellow", highlight=False, markup=False)
+
+    original = warnings.showwarning
+    warnings.showwarning = warn
+    try:
+        yield
+    except NoisewiseError as error:
+        _err.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)
+    finally:
+        warnings.showwarning = original
