@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -174,11 +175,12 @@ def _interval(values: tuple[float, float, float]) -> str:
 
 
 def _show_comparison(rows: list[Any]) -> None:
-    grid = Grid(title="\nCoefficients, mean and 95% interval", title_justify="left")
-    grid.add_column("coefficient")
-    grid.add_column("private,\nnoise-aware", style="bold")
-    grid.add_column("plain DPVI\nNOT FOR RELEASE\n(ignores the noise)", style="dim")
-    grid.add_column("non-private\nNOT FOR RELEASE\n(raw rows)", style="dim")
+    _out.print("\nCoefficients: mean and 95% interval")
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
+    grid.add_column("coefficient", no_wrap=True)
+    grid.add_column("private,\nnoise-aware", style="bold", no_wrap=True)
+    grid.add_column("plain DPVI (ignores\nnoise) NOT FOR RELEASE", style="dim", no_wrap=True)
+    grid.add_column("non-private (raw\nrows) NOT FOR RELEASE", style="dim", no_wrap=True)
     for row in rows:
         cells = (row.noise_aware, row.plain, row.unsafe_non_private)
         grid.add_row(row.name, *(_escaped(_interval(cell)) for cell in cells))
@@ -190,7 +192,8 @@ def _show_comparison(rows: list[Any]) -> None:
 
 
 def _show_summary(result: Any) -> None:
-    grid = Grid(title="Noise-aware posterior", title_justify="left")
+    _out.print("\nNoise-aware posterior")
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("parameter", "mean", "sd", "95% interval"):
         grid.add_column(heading)
     for name, row in result.summary().iterrows():

@@ -15,19 +15,19 @@ from noisewise.estimators import DPLinearRegression, DPLogisticRegression, DPPoi
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-# The checks' tables have ten to two hundred rows, of unknown bounds: so values are clamped, noise
-# is low, and the row count public (replace-one), so that few steps can be asked for.
+# The checks' tables have ten to two hundred rows, of unknown bounds: so values are clamped, and
+# noise is low.
 _SMALL: dict[str, Any] = {
-    "adjacency": "replace-one",
+    "epsilon": 10.0,
     "bounds": (-10, 10),
     "clamp": True,
+    "steps": 200,
     "draws": 100,
     "insecure_seed": 1,
 }
-_LOGISTIC = DPLogisticRegression(**_SMALL, epsilon=10.0, steps=200)
-_POISSON = DPPoissonRegression(**_SMALL, epsilon=10.0, steps=200, target_bounds=(0, 1000))
-# Residual sd and coefficients of eleven dimensions from forty rows: that takes less noise.
-_LINEAR = DPLinearRegression(**_SMALL, epsilon=1000.0, steps=1000, target_bounds=(-5, 5))
+_LOGISTIC = DPLogisticRegression(**_SMALL)
+_POISSON = DPPoissonRegression(**_SMALL, target_bounds=(0, 1000))
+_LINEAR = DPLinearRegression(**_SMALL, target_bounds=(-5, 5))
 
 _NOT_COUNTS = "the check's targets are not whole numbers, which a Poisson regression must refuse"
 _WITHOUT_COUNTS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,6 @@ from scipy.special import expit
 
 from noisewise import Status
 from noisewise.estimators import DPLinearRegression, DPLogisticRegression, DPPoissonRegression
-
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 _ROWS = 20_000
 _SEED = 0
@@ -28,33 +27,32 @@ class _Fitted(NamedTuple):
     X: np.ndarray
     mean: np.ndarray
     """The true probability, rate or mean of every row."""
+    information: np.ndarray
+    """Fisher information of every row about its linear predictor."""
     coefficients: np.ndarray
     intercept: float
 
 
+@cache
 def _fit(family: str) -> _Fitted:
     rng = np.random.default_rng(_SEED)
     low, high = np.array(_BOUNDS).T
     X = rng.uniform(low, high, (_ROWS, 3))
     predictor = X @ _WEIGHTS + _INTERCEPT
-    common: dict[str, Any] = {
-        "epsilon": 1.0,
-        "bounds": _BOUNDS,
-        "insecure_seed": _SEED,
-        "prior_scale": 0.5,
-    }
+    common: dict[str, Any] = {"epsilon": 1.0, "bounds": _BOUNDS, "insecure_seed": _SEED}
     if family == "logistic":
         mean = expit(predictor)
         fitted = DPLogisticRegression(**common).fit(X, rng.random(_ROWS) < mean)
-        return _Fitted(fitted, X, mean, _WEIGHTS, _INTERCEPT)
+        return _Fitted(fitted, X, mean, mean * (1 - mean), _WEIGHTS, _INTERCEPT)
     if family == "poisson":
         mean = np.exp(predictor)
         counting = DPPoissonRegression(**common, target_bounds=(0, 60))
-        return _Fitted(counting.fit(X, rng.poisson(mean)), X, mean, _WEIGHTS, _INTERCEPT)
+        return _Fitted(counting.fit(X, rng.poisson(mean)), X, mean, mean, _WEIGHTS, _INTERCEPT)
     mean = 100 + 40 * predictor
     linear = DPLinearRegression(**common, target_bounds=(0, 250), clamp=True)
     y = mean + _NOISE * rng.standard_normal(_ROWS)
-    return _Fitted(linear.fit(X, y), X, mean, 40 * _WEIGHTS, 100 + 40 * _INTERCEPT)
+    precision = np.full(_ROWS, _NOISE**-2)
+    return _Fitted(linear.fit(X, y), X, mean, precision, 40 * _WEIGHTS, 100 + 40 * _INTERCEPT)
 
 
 @pytest.fixture(scope="module", params=["logistic", "poisson", "linear"])
@@ -71,16 +69,26 @@ def test_the_truth_is_inside_the_intervals(fitted: _Fitted) -> None:
     before changing it.
     """
     found = fitted.estimator
-    assert found.status_ in (Status.OK, Status.CURVATURE_UNIDENTIFIED)
+    assert found.status_ is Status.OK
     low, high = found.coef_interval(0.999).T
     assert np.all((low < fitted.coefficients) & (fitted.coefficients < high))
     ends = np.quantile(found.intercept_draws_, [0.0005, 0.9995])
     assert ends[0] < fitted.intercept < ends[1]
-    # And they say something: the prior's would be at least five times as wide.
-    half_ranges = np.ptp(_BOUNDS, axis=1) / 2
-    unit = 125.0 if isinstance(found, DPLinearRegression) else 1.0
-    prior = stats.norm(scale=0.5 * unit / half_ranges)
-    assert np.all(np.diff(found.coef_interval(0.5))[:, 0] < (prior.ppf(0.75) - prior.ppf(0.25)) / 5)
+
+
+def test_error_bars_are_about_those_without_privacy(fitted: _Fitted) -> None:
+    """At epsilon 1, twenty thousand rows hide one: the noise adds a few percent to the sds.
+
+    Measured at seeds 0 to 3: 0.9 to 1.2 times the sds from the Fisher information of the rows.
+    """
+    middle, half = np.mean(_BOUNDS, axis=1), np.ptp(_BOUNDS, axis=1) / 2
+    design = np.column_stack([np.ones(_ROWS), (fitted.X - middle) / half])
+    information = (design * fitted.information[:, None]).T @ design
+    ideal = np.sqrt(np.diag(np.linalg.inv(information)))
+    slopes = fitted.estimator.coef_draws_
+    constant = fitted.estimator.intercept_draws_ + slopes @ middle
+    found = np.column_stack([constant, slopes * half]).std(0)
+    assert np.all((0.8 * ideal < found) & (found < 1.4 * ideal))
 
 
 def test_coefficients_in_the_units_of_the_data(fitted: _Fitted) -> None:
@@ -90,9 +98,6 @@ def test_coefficients_in_the_units_of_the_data(fitted: _Fitted) -> None:
     middle, half = np.mean(_BOUNDS, axis=1), np.ptp(_BOUNDS, axis=1) / 2
     slopes = encoded[:, 1:] / half
     constants = encoded[:, 0] - (encoded[:, 1:] * middle / half).sum(1)
-    if isinstance(found, DPLinearRegression):
-        slopes, constants = 125 * slopes, 125 + 125 * constants
-        np.testing.assert_allclose(found.noise_draws_, 125 * found.result_.draws["noise"])
     np.testing.assert_allclose(found.coef_draws_, slopes, rtol=1e-12)
     np.testing.assert_allclose(found.intercept_draws_, constants, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(np.ravel(found.coef_), slopes.mean(0), rtol=1e-12)
@@ -120,7 +125,7 @@ def test_probabilities_are_calibrated(fitted: _Fitted) -> None:
     predicted = found.predict_proba(X)[:, 1] if classifier else found.predict(X)
     spread = fitted.mean.std()
     for rows in np.array_split(np.argsort(predicted), 10):
-        assert abs(predicted[rows].mean() - fitted.mean[rows].mean()) < 0.3 * spread
+        assert abs(predicted[rows].mean() - fitted.mean[rows].mean()) < 0.1 * spread
     if classifier:
         np.testing.assert_array_equal(found.predict(X), predicted > 0.5)
 
@@ -152,21 +157,13 @@ def test_certificate(fitted: _Fitted) -> None:
 
 
 def test_predictive_intervals_hold_new_targets() -> None:
-    """Predictive intervals of a linear model hold new targets about as often as they say.
-
-    With so little budget the residual sd has a heavy upper tail, so that wide intervals err on the
-    wide side: the 90% ones are only held to a lower limit.
-    """
+    """Predictive intervals of a linear model hold new targets as often as they say."""
     found = _fit("linear")
     rng = np.random.default_rng(_SEED + 1)
     y = found.mean + _NOISE * rng.standard_normal(_ROWS)
-
-    def share(level: float) -> float:
+    for level in (0.5, 0.9):
         low, high = found.estimator.predict_interval(found.X, level, noise=True).T
-        return float(np.mean((low < y) & (y < high)))
-
-    assert 0.45 < share(0.5) < 0.6
-    assert share(0.9) > 0.86
+        assert np.mean((low < y) & (y < high)) == pytest.approx(level, abs=0.02)
 
 
 def test_rates_do_not_overflow() -> None:

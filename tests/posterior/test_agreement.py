@@ -35,14 +35,21 @@ def test_exact_and_nuts_agree(name):
 
 
 @pytest.mark.parametrize("name", sorted(PAPER))
-def test_laplace_is_close(name):
-    """Laplace plugs a joint mode in for means: close, not equal, where posteriors are skewed."""
+def test_laplace_is_close_where_the_curvature_is_identified(name):
+    """A Gaussian at the joint mode: close, not equal, and only where posteriors are near Gaussian.
+
+    In the regression the scales' curvatures are barely identified (the paper's Table 2 shows what
+    that does to Laplace), so coordinates are compared whose curvature is known to a fifth.
+    """
     model = model_of(name)
     one = exact.infer(model, 20_000, np.random.default_rng(0))
     two = laplace.infer(model, 20_000, np.random.default_rng(1))
-    sd = one.optimum.std(0)
-    assert np.abs((one.optimum.mean(0) - two.optimum.mean(0)) / sd).max() < 0.3
-    assert np.abs(np.log(two.optimum.std(0) / sd)).max() < 0.3
+    known = one.curvature.std(0) < 0.2 * one.curvature.mean(0)
+    assert known.any()
+    sd = one.optimum.std(0)[known]
+    off = (one.optimum.mean(0) - two.optimum.mean(0))[known] / sd
+    assert np.abs(off).max() < 0.15
+    assert np.abs(two.optimum.std(0)[known] / sd - 1).max() < 0.1
 
 
 def test_nuts_over_the_trace_is_nuts_over_its_statistics():

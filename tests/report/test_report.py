@@ -315,7 +315,7 @@ def test_the_page_is_written_whole_into_a_new_folder(make_result, tmp_path):
     assert path.read_text("utf-8").rstrip().endswith("</html>")
     assert [file.name for file in path.parent.iterdir()] == ["fit.html"]
     write_report(make_result(status=Status.NOT_CONVERGED), path)
-    assert "still drifting" in path.read_text("utf-8")
+    assert "rest on extrapolation" in path.read_text("utf-8")
 
 
 def test_a_folder_is_not_a_page(make_result, tmp_path):

@@ -49,7 +49,7 @@ def load_table() -> Table:
 def run(
     budget: Budget, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Result, list[Comparison]]:
-    """Fit the logistic regression privately, and beside it the two ways that are not for release."""
+    """Fit privately, and beside it the two ways that are not for release."""
     table = load_table()
     result = fit("logistic", table, budget=budget, target=_TARGET, progress=progress)
     model = logistic()

@@ -19,6 +19,8 @@ from noisewise.models import Frame, Target, identity_frame, whitened_frame
 
 __all__ = ["Assembly", "assemble", "build_rule"]
 
+_PRIOR_SDS = 12.0
+
 
 @dataclass(frozen=True, eq=False)
 class Assembly:
@@ -75,6 +77,7 @@ def assemble(
         sampling_rate=mechanism.sampling_rate,
         rows=float(rows),
         step_size=jnp.asarray(_step_size(settings, mechanism, precondition), jnp.float32),
+        limit=jnp.asarray(_limit(settings, rule, frame), jnp.float32),
     )
     schedule = decaying_schedule(settings.steps, settings.boost, settings.burn_in)
     return Assembly(program, setting, _initial(settings, rule, frame), schedule, frame)
@@ -97,6 +100,14 @@ def _step_size(settings: Settings, mechanism: Mechanism, precondition: np.ndarra
     assert settings.rate is not None  # Settings checks that one of the two is there
     # In the whitened frame the simulated curvature is one.
     return np.full(parameters, curvature_step(settings.rate, mechanism.sampling_rate, 1.0))
+
+
+def _limit(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
+    """A dozen prior sds in the frame's coordinates, where the prior is known; else no limit."""
+    limit = np.full(rule.parameters, np.inf)
+    if settings.prior_precision is not None:
+        limit[: rule.target.dim] = _PRIOR_SDS * frame.prior_sd(settings.prior_precision)
+    return limit
 
 
 def _initial(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:

@@ -52,6 +52,9 @@ class Setting(NamedTuple):
     rows: float
     """The public number of rows; only ``clip_prior`` divides by it."""
     step_size: Array
+    limit: Array
+    """Iterates are kept within plus and minus this: a far excursion of the noise must not run away
+    to where a model's own prior overflows. Public, so it is post-processing."""
 
 
 class _State(NamedTuple):
@@ -88,11 +91,13 @@ def _move(
 ) -> _State:
     """The optimiser's step: post-processing of what was released."""
     if program.optimiser is None:
-        step = multiplier * setting.step_size * gradient
-        return _State(state.parameters - step, state.optimiser)
-    scaled = gradient / setting.sampling_rate
-    updates, inner = program.optimiser.update(scaled, state.optimiser, state.parameters)
-    return _State(state.parameters + multiplier * updates, inner)
+        moved = state.parameters - multiplier * setting.step_size * gradient
+        inner = state.optimiser
+    else:
+        scaled = gradient / setting.sampling_rate
+        updates, inner = program.optimiser.update(scaled, state.optimiser, state.parameters)
+        moved = state.parameters + multiplier * updates
+    return _State(jnp.clip(moved, -setting.limit, setting.limit), inner)
 
 
 def _start(program: Program, initial: Array) -> _State:

@@ -27,7 +27,7 @@ class Settings:
     rule: str = "means_only"
     guide_draws: int = 1
     burn_in: float = 0.2
-    """Least share of the run that is dropped; more is dropped when the trace still drifts."""
+    """Least share of the run that is dropped; more is dropped while gradients are not linear."""
     rate: float | None = None
     """rho: the share of the distance to the optimum that a step removes, as simulated."""
     boost: float = 1.0

@@ -13,14 +13,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from noisewise._validate import NoisewiseError, fraction
+from noisewise._validate import fraction
 from noisewise.data import Column, Schema, Table
 from noisewise.data.errors import DataError
 from noisewise.estimators.declaring import TARGET, feature_columns, in_original_units
 from noisewise.fitting import fit
 from noisewise.mechanism import Budget
-from noisewise.models import Glm
-from noisewise.planning import Plan, plan
+from noisewise.models import Glm, named_model
 from noisewise.posterior import Status
 
 __all__ = ["PrivateGlm"]
@@ -39,7 +38,7 @@ class PrivateGlm(BaseEstimator):
         adjacency: str = "add-remove",
         bounds: Any = None,
         clamp: bool = False,
-        prior_scale: float = 1.0,
+        prior_scale: float | None = None,
         steps: int | None = None,
         rows: int | None = None,
         draws: int = 2000,
@@ -69,7 +68,12 @@ class PrivateGlm(BaseEstimator):
             return validate_data(self, X, y, ensure_min_samples=2, **checks)
 
     def _fit_private(
-        self, model: Glm, X: np.ndarray, target: Column, y: np.ndarray, sources: dict[str, str]
+        self,
+        family: str,
+        X: np.ndarray,
+        target: Column,
+        y: np.ndarray,
+        sources: dict[str, str] | None = None,
     ) -> None:
         """One private fit; ``sources`` is what its certificate should say besides.
 
@@ -82,17 +86,20 @@ class PrivateGlm(BaseEstimator):
         # Constant features pass: that one is constant is not public, and scikit-learn's users
         # expect a fit on whatever columns the steps before in a pipeline leave.
         table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
-        budget = Budget(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency)
+        model = named_model(family, schema, TARGET)
+        assert isinstance(model, Glm)
+        if self.prior_scale is not None:
+            model = replace(model, prior_scale=self.prior_scale)
         result = fit(
             model,
             table,
-            budget=budget,
+            budget=Budget(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency),
             target=TARGET,
-            plan=self._plan(model, table, budget),
+            steps=self.steps,
             draws=self.draws,
             insecure_seed=self.insecure_seed,
         )
-        certificate = replace(result.privacy, sources=result.privacy.sources | sources)
+        certificate = replace(result.privacy, sources=result.privacy.sources | (sources or {}))
         self.result_ = replace(result, privacy=certificate)
         self.privacy_ = certificate
         self.status_ = result.status
@@ -101,22 +108,6 @@ class PrivateGlm(BaseEstimator):
             warnings.warn(result.status.words, ConvergenceWarning, stacklevel=3)
         units = in_original_units(result.draws["coefficients"], result.asked["encoding"])
         self.intercept_draws_, self.coef_draws_ = units
-
-    def _plan(self, model: Glm, table: Table, budget: Budget) -> Plan | None:
-        """None has `fit` plan for itself; another number of steps needs a plan of its own."""
-        if self.steps is None:
-            return None
-        rows = self.rows
-        if rows is None and budget.adjacency == "replace-one":
-            rows = len(table)  # public under this adjacency
-        if rows is None:
-            raise NoisewiseError(
-                "steps needs a public number of rows to plan for: declare rows= if it is public, "
-                "or leave steps out"
-            )
-        return plan(
-            model, like=table.schema, n=rows, budget=budget, target=TARGET, steps=self.steps
-        )
 
     # -- reading the posterior --------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.data import Column, Schema, Table
+from noisewise.data import Column
 
-__all__ = ["TARGET", "OriginalUnits", "checked_target", "feature_columns", "in_original_units"]
+__all__ = ["TARGET", "OriginalUnits", "feature_columns", "in_original_units", "required"]
 
 TARGET = "target"
 # Names that the design matrix, the target and the model's own arguments have already.
@@ -69,12 +69,6 @@ def _column_names(names: Sequence[str] | None, width: int) -> list[str]:
         taken.add(name)
         chosen.append(name)
     return chosen
-
-
-def checked_target(column: Column, values: np.ndarray, *, clamp: bool) -> np.ndarray:
-    """The target in the declared kind and bounds, or an error that quotes no value."""
-    alone = Table({column.name: values}, Schema((column,)), clamp=clamp, allow_constant=True)
-    return alone.arrays[column.name]
 
 
 def in_original_units(encoded: np.ndarray, encoding: list[dict[str, Any]]) -> OriginalUnits:

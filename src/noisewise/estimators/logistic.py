@@ -14,7 +14,6 @@ from noisewise.data import Column
 from noisewise.data.errors import DataError
 from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET
-from noisewise.models import Glm
 
 __all__ = ["DPLogisticRegression"]
 
@@ -36,11 +35,11 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
     clamp : bool
         Move values outside the bounds to the nearer bound, also when predicting, instead of
         refusing them.
-    prior_scale : float
+    prior_scale : float or None
         Prior sd of the intercept, and of every coefficient for a change of half its feature's
-        bounds; the intercept is that at the middle of the bounds.
+        bounds; the intercept is that at the middle of the bounds. None is 1.
     steps : int or None
-        Gradient steps; None is the plan's default. Needs ``rows``, or replace-one adjacency.
+        Gradient steps; None is the plan's default.
     rows : int or None
         The number of rows, if it is public; None has it noised, for about a hundredth of the
         budget.
@@ -70,8 +69,13 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
 
     Examples
     --------
-    >>> DPLogisticRegression(epsilon=0.5, bounds=[(0, 100), (0, 1)])
-    DPLogisticRegression(bounds=[(0, 100), (0, 1)], epsilon=0.5)
+    Illness by age and sex (0 or 1), with bounds from common knowledge::
+
+        model = DPLogisticRegression(epsilon=1.0, bounds=[(0, 110), (0, 1)], classes=["no", "yes"])
+        model.fit(people[["age", "female"]], people["ill"])
+        print(model.privacy_)  # what it cost
+        model.coef_, model.coef_interval(0.95)  # log odds for a year, and for women
+        model.predict_interval([[70, 1]])  # the probability that women of 70 are ill
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         adjacency: str = "add-remove",
         bounds: Any = None,
         clamp: bool = False,
-        prior_scale: float = 1.0,
+        prior_scale: float | None = None,
         steps: int | None = None,
         rows: int | None = None,
         draws: int = 2000,
@@ -117,12 +121,10 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         second = y == labels[1]
         if not np.all(second | (y == labels[0])):
             raise DataError("y has labels that are not among the declared classes: declare both")
-        source = "the labels found in y, taken for public"
-        if self.classes is not None:
-            source = "declared by classes"
-        model = Glm("logistic", self.prior_scale)
+        found = self.classes is None
+        source = "the labels found in y, taken for public" if found else "declared by classes"
         target = Column(name=TARGET, kind="binary")
-        self._fit_private(model, X, target, second, {"label set": source})
+        self._fit_private("logistic", X, target, second, {"label set": source})
         self.classes_ = labels
         self.coef_ = self.coef_draws_.mean(0, keepdims=True)
         self.intercept_ = self.intercept_draws_.mean(keepdims=True)

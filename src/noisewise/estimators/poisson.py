@@ -8,9 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise.data.errors import DataError
-from noisewise.estimators.declaring import checked_target
 from noisewise.estimators.regressor import PrivateRegressor
-from noisewise.models import Glm
 
 __all__ = ["DPPoissonRegression"]
 
@@ -27,10 +25,10 @@ class DPPoissonRegression(PrivateRegressor):
 
     Parameters
     ----------
-    prior_scale : float
+    prior_scale : float or None
         Prior sd of the log rate at the middle of the features' bounds, which is taken to be about
-        0, and of its change over half a feature's bounds. Choose it larger where typical counts
-        are far from 1.
+        0, and of its change over half a feature's bounds; None is 0.5. Choose it larger where
+        typical counts are far from 1.
     target_bounds : (lo, hi)
         The least and the largest count, from outside knowledge. Required.
 
@@ -45,8 +43,12 @@ class DPPoissonRegression(PrivateRegressor):
 
     Examples
     --------
-    >>> DPPoissonRegression(bounds=(0, 100), target_bounds=(0, 50))
-    DPPoissonRegression(bounds=(0, 100), target_bounds=(0, 50))
+    Visits a year, of which nobody has more than 50, by age and distance in km::
+
+        model = DPPoissonRegression(bounds=[(18, 100), (0, 60)], target_bounds=(0, 50), clamp=True)
+        model.fit(people[["age", "distance"]], people["visits"])
+        np.exp(model.coef_interval())  # rate ratios for a year of age and for a km, with 95%
+        model.predict_interval([[70, 5]])  # the rate of 70-year-olds at 5 km
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -60,9 +62,7 @@ class DPPoissonRegression(PrivateRegressor):
         target = self._target_column("count")
         if not np.all((y >= 0) & (y == np.rint(y))):
             raise DataError("y must be counts, whole numbers from 0: for others, a linear model")
-        counts = checked_target(target, y, clamp=self.clamp)
-        source = "declared by target_bounds"
-        self._fit_private(Glm("poisson", self.prior_scale), X, target, counts, {"target": source})
+        self._fit_private("poisson", X, target, y)
         self._keep_means()
         return self
 

@@ -25,7 +25,7 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
         adjacency: str = "add-remove",
         bounds: Any = None,
         clamp: bool = False,
-        prior_scale: float = 1.0,
+        prior_scale: float | None = None,
         steps: int | None = None,
         rows: int | None = None,
         draws: int = 2000,

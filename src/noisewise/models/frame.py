@@ -32,6 +32,17 @@ class Frame(NamedTuple):
             return shifted
         return jnp.linalg.solve(self.factor, shifted[..., None])[..., 0]
 
+    def prior_sd(self, precision: np.ndarray) -> np.ndarray:
+        """Standard deviations, in frame coordinates, of a prior with this precision."""
+        return np.sqrt(np.diag(np.linalg.inv(self.precision(precision))))
+
+    def precision(self, precision: np.ndarray) -> np.ndarray:
+        """A precision matrix of the model's space in frame coordinates."""
+        if self.factor is None:
+            return precision
+        wide = np.asarray(self.factor, float)
+        return wide.T @ precision @ wide
+
 
 def identity_frame(dim: int) -> Frame:
     """The model's own unconstrained coordinates."""

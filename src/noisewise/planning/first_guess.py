@@ -27,6 +27,7 @@ _CURVATURE_LOSS = 0.02
 _FULL_CURVATURE_DIM = 200
 _BURN_IN = 0.2
 _BOOST = 10.0
+_LARGEST_RATE = 0.05
 _LARGEST_EARLY_RATE = 0.1
 _LEAST_TIME_CONSTANTS = 10.0
 _LEAST_WITH_COVARIATES = 100.0
@@ -54,7 +55,7 @@ def first_guess(
     least = _LEAST_WITH_COVARIATES if _has_covariates(target) else _LEAST_TIME_CONSTANTS
     bend = bending(target, simulated, factor, rows)
     constants = _time_constants(clip.error, bend, least)
-    rate = constants / steps
+    rate = min(constants / steps, _LARGEST_RATE)
     return Settings(
         clip_norm=clip.norm,
         sampling_rate=sampling_rate,

@@ -1,4 +1,9 @@
-"""Where the trace has settled, judged from released block means alone."""
+"""From where on the linear model of the gradients holds, judged from released sums alone.
+
+The trace model needs no stationarity: an approach to the optimum is as informative as wandering
+around it. What it needs is that gradients are linear in the iterates, which they are not while
+records are clipped or far from the optimum. So the question is fit, not drift.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +11,70 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.dpvi import Trace
+from noisewise.dpvi import Trace, TraceStatistics
 
-__all__ = ["BurnIn", "find_burn_in"]
+__all__ = ["BurnIn", "find_burn_in", "within_reach"]
 
-_LIMIT = 4.0
+_EXCESS = 1.3
+_SIGMAS = 5.0
+_REACH = 4.0
 
 
 class BurnIn(NamedTuple):
-    """The number of blocks dropped, and whether what is kept looks settled."""
+    """The number of blocks dropped, and whether the linear model fits what is kept."""
 
     blocks: int
     settled: bool
 
 
 def find_burn_in(trace: Trace, least: float, most: float = 0.6) -> BurnIn:
-    """The shortest burn-in, from ``least`` to ``most`` of the run, after which no drift shows.
-
-    Drift: first and last third of the kept blocks differ by more than four of their standard
-    errors in some coordinate, the errors corrected for the blocks' autocorrelation.
-    """
-    means = trace.block_means()
-    first, last = round(least * len(means)), round(most * len(means))
-    for burn_in in range(first, last + 1, max(1, len(means) // 20)):
-        if _drift(means[burn_in:]) < _LIMIT:
+    """The shortest burn-in, from ``least`` to ``most`` of the run, after which the model fits."""
+    blocks = trace.block_count
+    first, last = round(least * blocks), round(most * blocks)
+    for burn_in in range(first, last + 1, max(1, blocks // 20)):
+        if _fits(trace, burn_in):
             return BurnIn(burn_in, True)
     return BurnIn(first, False)
 
 
-def _drift(means: np.ndarray) -> float:
-    """Largest difference of outer thirds over its standard error, over coordinates."""
-    third = max(1, len(means) // 3)
-    early, late = means[:third], means[-third:]
-    centred = means - means.mean(0)
-    variance = (centred**2).mean(0)
-    lag = (centred[1:] * centred[:-1]).mean(0) / np.maximum(variance, 1e-300)
-    lag = np.clip(lag, 0.0, 0.97)
-    # An AR(1) series of n blocks counts for n (1 - lag) / (1 + lag) independent ones.
-    independent = np.maximum(third * (1 - lag) / (1 + lag), 1.0)
-    error = np.sqrt(2 * variance / independent)
-    return float(np.max(np.abs(early.mean(0) - late.mean(0)) / np.maximum(error, 1e-300)))
+def _fits(trace: Trace, burn_in: int) -> bool:
+    """Whether block means scatter about the fitted line as the steps' own noise says they should.
+
+    Their squared scatter over its expectation is one for a linear gradient. It may exceed one by
+    five of its standard errors and a tolerance of 0.3, which no interval would notice.
+    """
+    statistics = trace.statistics(burn_in)
+    kept = trace.block_count - burn_in
+    dim = len(statistics.parameters)
+    if statistics.full and dim > kept // 2:
+        statistics = statistics.diagonal()
+    slopes = _slopes(statistics)
+    explained = (
+        (statistics.cross * slopes).sum(-1) if statistics.full else statistics.cross * slopes
+    )
+    variance = (statistics.power - explained) / statistics.steps
+    count = np.asarray(trace.blocks.count, float)[burn_in:, None]
+    means = trace.block_means()[burn_in:] - statistics.parameters
+    gradients = np.asarray(trace.blocks.gradient, float)[burn_in:] / count - statistics.gradient
+    expected = means @ slopes.T if statistics.full else means * slopes
+    ratio = float((count * (gradients - expected) ** 2 / variance).mean())
+    return ratio < _EXCESS + _SIGMAS * np.sqrt(2 / (kept * dim))
+
+
+def _slopes(statistics: TraceStatistics) -> np.ndarray:
+    """Least squares of gradients on iterates: kappa A."""
+    if not statistics.full:
+        return statistics.cross / statistics.spread
+    dim = len(statistics.parameters)
+    ridge = 1e-9 * np.trace(statistics.spread) / dim * np.eye(dim)
+    return np.linalg.solve(statistics.spread + ridge, statistics.cross.T).T
+
+
+def within_reach(statistics: TraceStatistics, optimum: np.ndarray) -> bool:
+    """Whether the trace has been where it says the optimum is, give or take.
+
+    An optimum more than a few of the iterates' own sds from their mean is an extrapolation.
+    """
+    plain = statistics.diagonal()
+    wander = np.sqrt(plain.spread / plain.steps)
+    return bool((np.abs(np.median(optimum, axis=0) - plain.parameters) < _REACH * wander).all())

@@ -9,7 +9,7 @@ import numpy as np
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
 from noisewise.posterior import exact, laplace, matrix, nuts
-from noisewise.posterior.burn_in import BurnIn, find_burn_in
+from noisewise.posterior.burn_in import BurnIn, find_burn_in, within_reach
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 from noisewise.posterior.trace_model import Priors, TraceModel, paper_priors, planned_priors
 
@@ -54,8 +54,12 @@ def infer(
         burn_in.blocks,
     )
     mean_curvature = found.curvature.mean(0)
+    reached = within_reach(statistics, found.optimum)
     if settings.bend and method != "naive":
         bias = settings.bend * float(np.mean(statistics.diagonal().spread / statistics.steps))
+        if settings.prior_precision is not None:
+            # No bias takes the optimum out of its prior.
+            bias = np.minimum(bias, assembly.frame.prior_sd(settings.prior_precision))
         shock = rng.standard_normal(found.optimum.shape)
         found = found._replace(optimum=found.optimum + bias * shock)
     if method == "naive":
@@ -67,7 +71,7 @@ def infer(
     status = Status.OK
     if not np.isfinite(theta).all():
         status = Status.DIVERGED
-    elif not burn_in.settled:
+    elif not (burn_in.settled and reached):
         status = Status.NOT_CONVERGED
     elif not found.identified:
         status = Status.CURVATURE_UNIDENTIFIED
@@ -125,11 +129,7 @@ def _prior_precision(assembly: Assembly, settings: Settings) -> np.ndarray:
     dim = assembly.program.rule.target.dim
     if settings.prior_precision is None:
         return np.eye(dim) * 1e-6
-    factor = assembly.frame.factor
-    if factor is None:
-        return settings.prior_precision
-    wide = np.asarray(factor, float)
-    return wide.T @ settings.prior_precision @ wide
+    return assembly.frame.precision(settings.prior_precision)
 
 
 def _matrix_model(

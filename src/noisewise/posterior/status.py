@@ -22,10 +22,10 @@ class Status(Enum):
     def words(self) -> str:
         """The status for people, with what to do."""
         return {
-            Status.OK: "the trace settled and the curvature is identified",
+            Status.OK: "the gradients are linear along the kept trace, the curvature is identified",
             Status.NOT_CONVERGED: (
-                "the trace was still drifting at the end: the intervals rest on extrapolation; "
-                "allow more steps, or a larger step size"
+                "the gradients are not linear along the trace, or the optimum lies outside where "
+                "it went: the intervals rest on extrapolation; allow more steps, or plan again"
             ),
             Status.CURVATURE_UNIDENTIFIED: (
                 "the trace says little about the curvature, so the intervals lean on its prior; "

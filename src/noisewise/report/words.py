@@ -137,10 +137,10 @@ def convergence_sentence(status: Status) -> str:
     """Convergence in words."""
     return {
         Status.OK: (
-            "No drift shows after burn-in: the first and the last third of what was "
-            "kept agree within their errors, in every coordinate."
+            "After burn-in the gradients follow their linear model: block means scatter about it "
+            "as the noise says they should."
         ),
-        Status.CURVATURE_UNIDENTIFIED: "No drift shows after burn-in.",
+        Status.CURVATURE_UNIDENTIFIED: "After burn-in the gradients follow their linear model.",
         Status.NOT_CONVERGED: _sentence(Status.NOT_CONVERGED.words),
         Status.DIVERGED: _sentence(Status.DIVERGED.words),
     }[status]

@@ -1,0 +1,73 @@
+"""The library's own DPVI step with float noise: what the integer grid and its sum cost.
+
+Same gradients, same Poisson batches streamed from the same source, same pass size; but gradients
+are clipped and summed as floats and the noise is `jax.random.normal`. Not private in the strict
+sense: float noise gives the sum away in its low bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from benchmarks.problems import NOISE_MULTIPLIER, Problem
+from noisewise.mechanism import Chunk, SecureSource
+
+CHUNK_STEPS = 100
+
+
+def build(problem: Problem) -> Any:
+    """A jitted ``run(parameters, key, chunk)``: the steps of one chunk of batches."""
+    program, setting = problem.assembly.program, problem.assembly.setting
+    rule, constants, rows = program.rule, setting.constants, problem.rows
+    clip_norm, size = problem.settings.clip_norm, program.pass_size
+
+    def step(parameters: Array, inputs: tuple[Array, ...], indices: Array) -> tuple[Array, None]:
+        key, offset, drawn = inputs
+        key_guide, key_noise = jax.random.split(key)
+        shocks = jax.random.normal(key_guide, (program.draws, rule.target.dim))
+        share = rule.public_gradient(constants, parameters, shocks) / setting.rows
+        here = jax.lax.dynamic_slice_in_dim(indices, offset, size)
+        batch = jax.tree.map(lambda column: column[here], rows)
+        gradients = rule.record_gradients(constants, parameters, shocks, batch, share)
+        norms = jnp.sqrt(jnp.sum(gradients * gradients, axis=1))
+        factors = jnp.minimum(1.0, clip_norm / norms) * (jnp.arange(size) < drawn)
+        noise = NOISE_MULTIPLIER * clip_norm * jax.random.normal(key_noise, (rule.released,))
+        total = jnp.sum(gradients * factors[:, None], axis=0) + noise
+        gradient = rule.complete(constants, parameters, shocks, total)
+        return parameters - setting.step_size * gradient, None
+
+    @jax.jit
+    def run(parameters: Array, key: Array, chunk: Chunk) -> Array:
+        keys = jax.random.split(key, len(chunk.offset))
+
+        def one(parameters: Array, inputs: tuple[Array, ...]) -> tuple[Array, None]:
+            return step(parameters, inputs, chunk.indices)
+
+        return jax.lax.scan(one, parameters, (keys, chunk.offset, chunk.size))[0]
+
+    return run
+
+
+def batches(problem: Problem, chunks: int) -> Iterator[Chunk]:
+    """Chunks of Poisson batches, the next one drawn while the device works on this one."""
+    setting = problem.assembly.setting
+    source = SecureSource(
+        problem.row_count,
+        setting.sampling_rate,
+        np.asarray(setting.noise_scale, float),
+        problem.assembly.program.pass_size,
+    )
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        upcoming = pool.submit(source.chunk, CHUNK_STEPS)
+        for number in range(chunks):
+            ready = upcoming.result()
+            if number + 1 < chunks:
+                upcoming = pool.submit(source.chunk, CHUNK_STEPS)
+            yield ready

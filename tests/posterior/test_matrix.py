@@ -1,0 +1,130 @@
+"""The matrix model: on traces from the linear model itself, and against the diagonal one."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from noisewise.dpvi import TraceStatistics
+from noisewise.posterior import exact, matrix
+from noisewise.posterior.trace_model import TraceModel, planned_priors
+from posterior.traces import linear_trace
+
+KAPPA = 0.1
+
+
+def statistics(phi, g, full=True):
+    off, slope = phi - phi.mean(0), g - g.mean(0)
+    return TraceStatistics(
+        np.float64(len(phi)),
+        phi.mean(0),
+        g.mean(0),
+        off.T @ off if full else (off**2).sum(0),
+        slope.T @ off if full else (slope * off).sum(0),
+        (slope**2).sum(0),
+    )
+
+
+def matrix_model(phi, g, noise, sd=1.0, width=1e3):
+    dim = phi.shape[1]
+    return matrix.MatrixModel(
+        statistics(phi, g), KAPPA, noise**2, np.zeros(dim), np.eye(dim) / width**2, sd
+    )
+
+
+def random_curvature(dim, spread, seed):
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    return (turn * np.exp(spread * rng.normal(size=dim))) @ turn.T
+
+
+def test_calibrated_on_the_model_itself():
+    """z-scores of 60 traces x 4 coordinates, c = 100: sd within 0.12 of one (0.046 is its standard
+    error, so a false alarm is below 1%; seeds are fixed)."""
+    z = []
+    for seed in range(60):
+        curvature = random_curvature(4, 0.5, seed)
+        optimum = 5 * np.random.default_rng(seed).normal(size=4)
+        noise = np.full(4, 3.0)
+        phi, g = linear_trace(curvature, optimum, noise, 0.02, 5000, seed)
+        found = matrix.infer(matrix_model(phi, g, noise, 0.5), 1000, np.random.default_rng(seed))
+        z.append((found.optimum.mean(0) - optimum) / found.optimum.std(0))
+    assert abs(np.std(z) - 1) < 0.12
+    assert abs(np.mean(z)) < 0.25
+
+
+def test_curvature_is_recovered_and_always_positive_definite():
+    curvature = random_curvature(6, 0.7, 1)
+    noise = np.full(6, 2.0)
+    phi, g = linear_trace(curvature, np.zeros(6), noise, 0.05, 20_000, 0)
+    found = matrix.infer(matrix_model(phi, g, noise), 2000, np.random.default_rng(0))
+    assert (np.linalg.eigvalsh(found.curvature) > 0).all()
+    assert np.allclose(found.curvature, np.swapaxes(found.curvature, -1, -2))
+    error = np.linalg.norm(found.curvature.mean(0) - curvature) / np.linalg.norm(curvature)
+    # c = 1000 time constants know the curvature to about sqrt(2/c) = 4.5 percent.
+    assert error < 0.15
+    assert found.identified
+
+
+@pytest.mark.parametrize("dim", [2, 30, 80])
+def test_a_trace_that_says_little_leaves_the_prior(dim):
+    noise = np.full(dim, 50.0)
+    phi, g = linear_trace(np.eye(dim), np.zeros(dim), noise, 0.0005, 400, 0)
+    found = matrix.infer(matrix_model(phi, g, noise, 1.0, 30.0), 500, np.random.default_rng(0))
+    assert np.isfinite(found.optimum).all()
+    assert (np.linalg.eigvalsh(found.curvature) > 0).all()
+    assert not found.identified
+
+
+def test_in_one_dimension_it_is_the_exact_posterior():
+    noise = np.array([3.0])
+    phi, g = linear_trace(np.array([[1.3]]), np.array([2.0]), noise, 0.02, 5000, 3)
+    full = matrix.infer(matrix_model(phi, g, noise, 0.5), 20_000, np.random.default_rng(0))
+    priors = planned_priors(np.zeros(1), np.full(1, 1e3), np.ones(1), 0.5, np.full(1, 1e-3))
+    plain = TraceModel(statistics(phi, g, full=False), KAPPA, noise**2, priors)
+    one = exact.infer(plain, 20_000, np.random.default_rng(1))
+    sd = one.optimum.std()
+    # Laplace in the log-curvature and a plugged-in variance: close, not equal.
+    assert abs(full.optimum.mean() - one.optimum.mean()) < 0.1 * sd
+    assert abs(full.optimum.std() / sd - 1) < 0.1
+    assert abs(np.log(full.curvature).mean() - np.log(one.curvature).mean()) < 0.05
+
+
+def test_the_gauss_newton_form_is_the_quadratic_it_says():
+    rng = np.random.default_rng(0)
+    left, right = (m @ m.T for m in rng.normal(size=(2, 4, 4)))
+    upper = np.triu_indices(4)
+    form = matrix._quadratic_form(left, right, upper)
+    for _ in range(5):
+        flat = rng.normal(size=10)
+        e = np.zeros((4, 4))
+        e[upper] = flat
+        e = e + np.triu(e, 1).T
+        assert flat @ form @ flat == pytest.approx(np.trace(e @ left @ e @ right))
+
+
+def test_the_modes_gradient_is_right():
+    """Finite differences of the loss that the mode minimises."""
+    from scipy.optimize import approx_fprime
+
+    rng = np.random.default_rng(1)
+    spread, cross = rng.normal(size=(2, 3, 3))
+    regression = matrix._Regression(
+        np.array([1.0, 2.0, 0.5]), spread @ spread.T + np.eye(3), cross + 3 * np.eye(3), 0.7
+    )
+    captured = {}
+    original = matrix.minimize
+
+    def capture(loss, start, **options):
+        captured["loss"] = loss
+        return original(loss, start, **options)
+
+    matrix.minimize = capture
+    try:
+        mode = matrix._mode(regression)
+    finally:
+        matrix.minimize = original
+    point = 0.3 * rng.normal(size=6)
+    value = lambda at: captured["loss"](at)[0]  # noqa: E731
+    assert np.allclose(captured["loss"](point)[1], approx_fprime(point, value, 1e-7), atol=1e-4)
+    assert (np.linalg.eigvalsh(mode) > 0).all()
+    assert jnp.isfinite(mode).all()
