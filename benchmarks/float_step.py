@@ -8,7 +8,6 @@ sense: float noise gives the sum away in its low bits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from benchmarks.problems import NOISE_MULTIPLIER, Problem
+from noisewise.dpvi.run import stream_chunks
 from noisewise.mechanism import Chunk, SecureSource
 
 CHUNK_STEPS = 100
@@ -26,7 +26,7 @@ def build(problem: Problem) -> Any:
     """A jitted ``run(parameters, key, chunk)``: the steps of one chunk of batches."""
     program, setting = problem.assembly.program, problem.assembly.setting
     rule, constants, rows = program.rule, setting.constants, problem.rows
-    clip_norm, size = problem.settings.clip_norm, program.pass_size
+    clip_norm, size = problem.settings.clip_norm, program.passes.size
 
     def step(parameters: Array, inputs: tuple[Array, ...], indices: Array) -> tuple[Array, None]:
         key, offset, drawn = inputs
@@ -62,12 +62,6 @@ def batches(problem: Problem, chunks: int) -> Iterator[Chunk]:
         problem.row_count,
         setting.sampling_rate,
         np.asarray(setting.noise_scale, float),
-        problem.assembly.program.pass_size,
+        problem.assembly.program.passes,
     )
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        upcoming = pool.submit(source.chunk, CHUNK_STEPS)
-        for number in range(chunks):
-            ready = upcoming.result()
-            if number + 1 < chunks:
-                upcoming = pool.submit(source.chunk, CHUNK_STEPS)
-            yield ready
+    yield from stream_chunks(source, [CHUNK_STEPS] * chunks)

@@ -13,7 +13,7 @@ from numpyro.infer.autoguide import AutoDiagonalNormal
 from noisewise.dpvi import Constants, MeansOnly, Preconditioned, Program, Setting, Vanilla
 from noisewise.dpvi.run import _gradient
 from noisewise.guides import DiagonalGuide
-from noisewise.mechanism import Draws, make_grid
+from noisewise.mechanism import Draws, Passes, make_grid
 from noisewise.models import build_target, identity_frame, logistic
 
 PARTICLES = 4
@@ -109,7 +109,7 @@ def test_the_mechanism_adds_nothing_when_clip_and_noise_are_off(name, clip_prior
     grid = make_grid(200.0, rule.released, n, 1.0)
     draws = Draws(jnp.arange(n), jnp.int32(0), jnp.int32(n), jnp.zeros(rule.released, jnp.int32))
     setting = Setting(used, grid, jnp.zeros(rule.released), 1.0, float(n), jnp.ones(()), jnp.inf)
-    program = Program(rule, PARTICLES, n, False, clip_prior)
+    program = Program(rule, PARTICLES, Passes(n, 1), False, clip_prior)
     batch = target.prepare(rows, used.frame)
     found = _gradient(program, setting, batch, parameters, key, draws)
     noise = jax.random.normal(key, (PARTICLES, target.dim))

@@ -107,7 +107,7 @@ def test_progress_counts_up_to_the_last_step():
 def test_simulated_runs_vmap_and_match_the_secure_law():
     """Tail means of 40 simulated fits against the optimum: z-scores within five, fixed key."""
     ready, rows = assembly(steps=1000)
-    source = DeviceSource(N, 0.1, ready.program.pass_size)
+    source = DeviceSource(N, 0.1, ready.program.passes)
     schedule = jnp.asarray(ready.schedule.reshape(100, 10))
 
     def one(key):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -39,15 +37,6 @@ _WITHOUT_COUNTS = (
     "check_regressors_no_decision_function",
     "check_regressors_train",
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quick_compilation() -> Iterator[None]:
-    """Nearly every check has a table shape of its own, compiled for one short run."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.special import expit
 
 from noisewise import Status

@@ -77,16 +77,17 @@ def test_steps_with_a_noised_row_count(people: pd.DataFrame) -> None:
     assert "noised" in found.privacy_.sources["number of rows"]
 
 
-def test_prior_scale_in_the_units_of_the_target() -> None:
-    """With two rows and little budget, the posterior is the prior: None is a quarter's range."""
-    X, y = np.array([[0.0], [10.0]]), np.array([100.0, 300.0])
-    tight = _settings(epsilon=0.01, rows=2, target_bounds=(100, 300), draws=2000)
-    for prior_scale, expected in ((None, 50.0), (5.0, 5.0)):
-        found = DPLinearRegression(**tight, prior_scale=prior_scale).fit(X, y)
-        middle = found.intercept_draws_ + 5 * found.coef_draws_[:, 0]
-        assert middle.mean() == pytest.approx(200, abs=expected / 5)
-        assert middle.std() == pytest.approx(expected, rel=0.2)
-        assert (5 * found.coef_draws_[:, 0]).std() == pytest.approx(expected, rel=0.2)
+@pytest.mark.parametrize(("prior_scale", "expected"), [(None, 7.5), (2.0, 2.0)])
+def test_priors_in_the_units_of_the_target(
+    people: pd.DataFrame, prior_scale: float | None, expected: float
+) -> None:
+    """Around the middle of the target's bounds; None is a quarter of their range."""
+    model = DPLinearRegression(**_settings(target_bounds=(0, 30), prior_scale=prior_scale))
+    found = model.fit(people[["y"]], people["visits"]).result_.asked["settings"]
+    sds = np.sqrt(np.diag(np.linalg.inv(found["prior_precision"])))
+    np.testing.assert_allclose(sds, [expected, expected, 0.5], rtol=0.1)
+    np.testing.assert_allclose(found["location"][:2], [15, 0], atol=expected / 10)
+    assert np.exp(found["location"][2]) == pytest.approx(0.7 * 7.5, rel=0.1)
 
 
 def test_known_seed_repeats_the_fit(people: pd.DataFrame) -> None:
@@ -146,7 +147,6 @@ def test_clamping_also_holds_when_predicting(people: pd.DataFrame) -> None:
         ({"target_bounds": 5}, "expected two finite numbers"),
         ({"epsilon": -1.0}, "epsilon must be a positive"),
         ({"rows": _ROWS + 1}, "the schema declares rows"),
-        ({"steps": 0}, "steps must be an integer of at least"),
         ({"prior_scale": 0.0}, "prior_scale must be a positive number"),
     ],
 )

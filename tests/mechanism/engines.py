@@ -16,7 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.mechanism import DeviceSource, Draws, Grid, Mechanism, SecureSource, noise, release
+from noisewise.mechanism import (
+    DeviceSource,
+    Draws,
+    Grid,
+    Mechanism,
+    Passes,
+    SecureSource,
+    noise,
+    release,
+)
 
 CLIP, SIGMA = 2.0, 1.5
 Engine = Callable[[np.ndarray, int, float, int], np.ndarray]
@@ -36,16 +45,16 @@ def secure_engine() -> Engine:
     def run(table, grid, chunk):
         def step(_, inputs):
             draws = Draws(chunk.indices, *inputs)
-            return None, release.noisy_sum(lambda batch: batch, table, draws, grid, len(table))
+            return None, release.noisy_sum(lambda batch: batch, table, draws, grid, len(table), 1)
 
         return jax.lax.scan(step, None, (chunk.offset, chunk.size, chunk.noise))[1]
 
     def engine(gradients: np.ndarray, steps: int, rate: float, seed: int) -> np.ndarray:
         rows, dim = gradients.shape
         grid = _mechanism(rate, steps).grid(dim, rows)
-        source = SecureSource(rows, rate, np.full(dim, SIGMA * grid.points), rows, seed)
+        source = SecureSource(rows, rate, np.full(dim, SIGMA * grid.points), Passes(rows, 1), seed)
         # Chunks of fifty, as a fit streams them: a generator restarted per chunk would show.
-        chunks = [source.chunk(50) for _ in range(steps // 50)]
+        chunks = [source.chunk(number, 50) for number in range(steps // 50)]
         return np.concatenate([np.asarray(run(np.float32(gradients), grid, c)) for c in chunks])
 
     return engine
@@ -58,7 +67,7 @@ def device_engine() -> Engine:
     def run(source, table, grid, keys):
         def step(_, key):
             draws = source.draw(key, jnp.full(table.shape[1], SIGMA * grid.points))
-            return None, release.noisy_sum(lambda batch: batch, table, draws, grid, len(table))
+            return None, release.noisy_sum(lambda batch: batch, table, draws, grid, len(table), 1)
 
         return jax.lax.scan(step, None, keys)[1]
 
@@ -66,7 +75,9 @@ def device_engine() -> Engine:
         rows, dim = gradients.shape
         grid = _mechanism(rate, steps).grid(dim, rows)
         keys = jax.random.split(jax.random.PRNGKey(seed), steps)
-        return np.asarray(run(DeviceSource(rows, rate, rows), np.float32(gradients), grid, keys))
+        return np.asarray(
+            run(DeviceSource(rows, rate, Passes(rows, 1)), np.float32(gradients), grid, keys)
+        )
 
     return engine
 
@@ -77,8 +88,8 @@ def device_engine() -> Engine:
 def _patched_chunk(change: Callable) -> contextmanager:
     original = noise.SecureSource.chunk
 
-    def chunk(self, steps):
-        return change(self, original(self, steps))
+    def chunk(self, number, steps):
+        return change(self, original(self, number, steps))
 
     return mock.patch.object(noise.SecureSource, "chunk", chunk)
 
@@ -136,9 +147,9 @@ def normalising_by_drawn_size() -> contextmanager:
     """The release divided by the drawn size over its mean."""
     original = release.noisy_sum
 
-    def change(gradients, rows, draws, grid, pass_size):
+    def change(gradients, rows, draws, grid, pass_size, passes):
         expected = 0.2 * rows.shape[0]
-        total = original(gradients, rows, draws, grid, pass_size)
+        total = original(gradients, rows, draws, grid, pass_size, passes)
         return total * expected / jnp.maximum(draws.size, 1)
 
     return mock.patch.object(release, "noisy_sum", change)
@@ -155,14 +166,9 @@ def doubled_sampling_rate() -> contextmanager:
 
 
 def key_reuse_between_steps() -> contextmanager:
-    """Every other step repeats the noise of the one before."""
-
-    def change(_, c):
-        repeated = c.noise.copy()
-        repeated[1::2] = repeated[: len(repeated[1::2]) * 2 : 2]
-        return c._replace(noise=repeated)
-
-    return _patched_chunk(change)
+    """Every chunk draws from the first one's keys."""
+    original = noise.SecureSource._generators
+    return mock.patch.object(noise.SecureSource, "_generators", lambda self, _: original(self, 0))
 
 
 def same_noise_in_all_coordinates() -> contextmanager:
@@ -198,8 +204,8 @@ def nan_through_the_clip() -> contextmanager:
     """A record whose gradient is not a number takes the whole sum with it."""
     original = release.noisy_sum
 
-    def change(gradients, rows, draws, grid, pass_size):
-        total = original(gradients, rows, draws, grid, pass_size)
+    def change(gradients, rows, draws, grid, pass_size, passes):
+        total = original(gradients, rows, draws, grid, pass_size, passes)
         here = jax.lax.dynamic_slice_in_dim(draws.indices, draws.offset, pass_size)
         included = jnp.arange(pass_size) < draws.size
         bad = jnp.isnan(gradients(rows[here])).any(1) & included

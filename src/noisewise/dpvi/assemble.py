@@ -14,7 +14,7 @@ from noisewise.dpvi.settings import Settings
 from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 from noisewise.guides import DiagonalGuide
-from noisewise.mechanism import Mechanism, physical_batch
+from noisewise.mechanism import Mechanism, usual_passes
 from noisewise.models import Frame, Target, identity_frame, whitened_frame
 
 __all__ = ["Assembly", "assemble", "build_rule"]
@@ -65,7 +65,7 @@ def assemble(
     program = Program(
         rule=rule,
         draws=settings.guide_draws,
-        pass_size=physical_batch(row_count, mechanism.sampling_rate, most),
+        passes=usual_passes(row_count, mechanism.sampling_rate, most),
         full_curvature=settings.full_curvature,
         clip_prior=settings.clip_prior,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,14 +19,23 @@ from jax import Array
 
 from noisewise.dpvi.rule import Constants, GradientRule
 from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, add_step, empty_block
-from noisewise.mechanism import Chunk, DeviceSource, Draws, Grid, SecureSource, noisy_sum
+from noisewise.mechanism import Chunk, DeviceSource, Draws, Grid, Passes, SecureSource, noisy_sum
 from noisewise.models import Rows
 
-__all__ = ["BLOCKS", "Program", "Setting", "pass_size_limit", "run_secure", "run_simulated"]
+__all__ = [
+    "BLOCKS",
+    "Program",
+    "Setting",
+    "pass_size_limit",
+    "run_secure",
+    "run_simulated",
+    "stream_chunks",
+]
 
 BLOCKS = 100
 _CHUNK_STEPS = 100
-_CHUNK_INDICES = 2**24
+_CHUNK_COINS = 2**25
+_WORKERS = 4
 _PASS_FLOATS = 2**26
 
 
@@ -34,7 +45,7 @@ class Program:
 
     rule: GradientRule
     draws: int
-    pass_size: int
+    passes: Passes
     full_curvature: bool
     clip_prior: bool = False
     optimiser: Any = None
@@ -81,7 +92,7 @@ def _gradient(
     def record_gradients(batch: Rows) -> Array:
         return rule.record_gradients(constants, parameters, noise, batch, share)
 
-    released = noisy_sum(record_gradients, rows, draws, setting.grid, program.pass_size)
+    released = noisy_sum(record_gradients, rows, draws, setting.grid, *program.passes)
     gradient = rule.complete(constants, parameters, noise, released)
     return gradient if program.clip_prior else gradient + setting.sampling_rate * public
 
@@ -153,19 +164,20 @@ def run_secure(
         row_count,
         setting.sampling_rate,
         np.asarray(setting.noise_scale, float),
-        program.pass_size,
+        program.passes,
         insecure_seed,
     )
     seed = secrets.randbits(32) if insecure_seed is None else insecure_seed
     state = _start(program, jnp.asarray(initial, jnp.float32))
     sums, kept, done = [], [], 0
-    pieces = _pieces(len(schedule), row_count * setting.sampling_rate)
+    pieces = _pieces(len(schedule), row_count)
     # The guide's own draws are public: they need freshness, not secrecy.
     keys = jax.random.split(jax.random.PRNGKey(seed), len(pieces))
-    for key, steps, chunk in zip(keys, pieces, _ahead(source, pieces), strict=True):
+    for key, steps, chunk in zip(keys, pieces, stream_chunks(source, pieces), strict=True):
         multipliers = jnp.asarray(schedule[done : done + steps])
+        needed = replace(program, passes=program.passes.enough_for(int(chunk.size.max())))
         state, block, full = _run_chunk(
-            program, keep_steps, setting, rows, state, key, multipliers, chunk
+            needed, keep_steps, setting, rows, state, key, multipliers, chunk
         )
         sums.append(jax.device_get(block))
         kept.append(jax.device_get(full))
@@ -179,23 +191,25 @@ def run_secure(
     return Trace(blocks, np.asarray(state.parameters), every)
 
 
-def _pieces(steps: int, batch: float) -> list[int]:
+def _pieces(steps: int, rows: int) -> list[int]:
     """Lengths of the chunks: a hundredth of the run, bounded by memory."""
-    longest = max(1, min(_CHUNK_STEPS, int(_CHUNK_INDICES / max(batch, 1.0))))
+    longest = max(1, min(_CHUNK_STEPS, _CHUNK_COINS // rows))
     length = min(longest, math.ceil(steps / BLOCKS))
     whole, rest = divmod(steps, length)
     return [length] * whole + ([rest] if rest else [])
 
 
-def _ahead(source: SecureSource, pieces: list[int]) -> Iterator[Chunk]:
-    """Chunks of randomness, the next one drawn while the device works on this one."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        upcoming = pool.submit(source.chunk, pieces[0])
-        for steps in [*pieces[1:], 0]:
-            ready = upcoming.result()
-            if steps:
-                upcoming = pool.submit(source.chunk, steps)
-            yield ready
+def stream_chunks(source: SecureSource, pieces: list[int]) -> Iterator[Chunk]:
+    """Chunks of randomness in order, the next ones drawn while the device works on this one."""
+    workers = min(_WORKERS, max(1, (os.cpu_count() or 1) // 2))
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        waiting: deque[Future[Chunk]] = deque()
+        for number, steps in enumerate(pieces):
+            waiting.append(pool.submit(source.chunk, number, steps))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _join(sums: list[BlockSums], group: int) -> BlockSums:

@@ -4,7 +4,14 @@ from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
 from noisewise.mechanism.ledger import Certificate, Verification, issue
-from noisewise.mechanism.noise import Chunk, DeviceSource, Draws, SecureSource, physical_batch
+from noisewise.mechanism.noise import (
+    Chunk,
+    DeviceSource,
+    Draws,
+    Passes,
+    SecureSource,
+    usual_passes,
+)
 from noisewise.mechanism.release import Mechanism, noisy_sum
 
 __all__ = [
@@ -15,6 +22,7 @@ __all__ = [
     "Draws",
     "Grid",
     "Mechanism",
+    "Passes",
     "Release",
     "SecureSource",
     "Verification",
@@ -23,5 +31,5 @@ __all__ = [
     "issue",
     "make_grid",
     "noisy_sum",
-    "physical_batch",
+    "usual_passes",
 ]

@@ -20,9 +20,10 @@ from jax import Array
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["Chunk", "DeviceSource", "Draws", "SecureSource", "physical_batch"]
+__all__ = ["Chunk", "DeviceSource", "Draws", "Passes", "SecureSource", "usual_passes"]
 
 _WORD = 2**32
+_STEP = 2**8
 
 
 class Draws(NamedTuple):
@@ -44,17 +45,30 @@ class Chunk(NamedTuple):
     noise: Any
 
 
-def physical_batch(rows: int, sampling_rate: float, most: int) -> int:
-    """Records handled in one pass: four standard deviations above the mean, so that a second
-    pass is rare; at most ``most`` (memory), in which case every step takes several passes."""
+class Passes(NamedTuple):
+    """How a batch is walked: ``number`` passes of ``size`` records; a rare larger one gets more."""
+
+    size: int
+    number: int
+
+    def enough_for(self, largest: int) -> Passes:
+        """As many passes as the largest batch takes, at least the usual number."""
+        return self._replace(number=max(self.number, math.ceil(largest / self.size)))
+
+
+def usual_passes(rows: int, sampling_rate: float, most: int) -> Passes:
+    """Passes for batches up to six standard deviations above the mean (one in a billion is
+    larger), of at most ``most`` records each, which is a matter of memory."""
     mean = rows * sampling_rate
-    wanted = mean + 4 * math.sqrt(mean * (1 - sampling_rate)) + 1
-    return max(1, min(rows, most, math.ceil(wanted)))
+    usual = min(rows, math.ceil(mean + 6 * math.sqrt(mean * (1 - sampling_rate)) + 6))
+    size = max(1, min(most, usual))
+    return Passes(size, math.ceil(usual / size))
 
 
 class SecureSource:
-    """Poisson batches and grid noise from a cryptographic generator.
+    """Poisson batches and grid noise from a cryptographic generator, chunk by chunk.
 
+    Every chunk has fresh keys of its own, so chunks may be drawn in any order and side by side.
     ``insecure_seed`` makes the draws repeatable, for tests and studies; whoever knows the seed can
     subtract the noise, so the certificate then says that the result is not private.
     """
@@ -64,48 +78,64 @@ class SecureSource:
         rows: int,
         sampling_rate: float,
         noise_scale: np.ndarray,
-        pad: int,
+        passes: Passes,
         insecure_seed: int | None = None,
     ) -> None:
-        from randomgen import AESCounter
-
-        # Two generators with 128-bit keys of their own: who is in the batch, and the noise.
-        if insecure_seed is None:
-            keys = [secrets.randbits(128), secrets.randbits(128)]
-            self._sampler, noise_bits = (AESCounter(key=key) for key in keys)
-        else:
-            roots = np.random.SeedSequence(insecure_seed).spawn(2)
-            self._sampler, noise_bits = (AESCounter(root) for root in roots)
-        self._noise = np.random.Generator(noise_bits)
         self._rows = rows
         self._noise_scale = noise_scale
-        self._pad = pad
+        self._passes = passes
+        self._seed = insecure_seed
         # Rounded down: the true inclusion rate is never above the accounted one.
-        self._threshold = math.floor(sampling_rate * _WORD)
+        self._threshold = math.floor(sampling_rate * _STEP * _WORD)
         if self._threshold < 1:
-            raise NoisewiseError(f"sampling_rate must be at least 2**-32, got {sampling_rate:g}")
+            raise NoisewiseError(f"sampling_rate must be at least 2**-40, got {sampling_rate:g}")
         mean = rows * sampling_rate
         self._mean, self._variance = mean, mean * (1 - sampling_rate)
 
-    def _batch(self) -> np.ndarray:
-        if self._threshold == _WORD:
-            return np.arange(self._rows, dtype=np.int32)
-        words = self._sampler.random_raw((self._rows + 1) // 2).view(np.uint32)[: self._rows]
-        return np.flatnonzero(words < np.uint32(self._threshold)).astype(np.int32)
+    def _generators(self, number: int) -> tuple[Any, np.random.Generator]:
+        """Two generators with 128-bit keys of their own: who is in the batch, and the noise."""
+        from randomgen import AESCounter
 
-    def chunk(self, steps: int) -> Chunk:
-        """Fresh draws for the next ``steps`` steps; no batch is ever truncated."""
-        batches = [self._batch() for _ in range(steps)]
-        size = np.array([len(batch) for batch in batches], dtype=np.int32)
-        offset = np.concatenate([[0], np.cumsum(size[:-1])]).astype(np.int32)
+        if self._seed is None:
+            sampler, noise = (AESCounter(key=secrets.randbits(128)) for _ in range(2))
+        else:
+            roots = np.random.SeedSequence([self._seed, number]).spawn(2)
+            sampler, noise = (AESCounter(root) for root in roots)
+        return sampler, np.random.Generator(noise)
+
+    def _included(self, sampler: Any, steps: int) -> np.ndarray:
+        """Independent coins for steps x rows: their exact rate is threshold / 2^40.
+
+        One byte decides all but one case in 256; those get 32 more bits.
+        """
+        count = steps * self._rows
+        high, low = divmod(self._threshold, _WORD)
+        if high == _STEP:
+            return np.ones(count, bool)
+        coins = sampler.random_raw(count // 8 + 1).view(np.uint8)[:count]
+        included = coins < high
+        ties = np.flatnonzero(coins == high)
+        more = sampler.random_raw(len(ties) // 2 + 1).view(np.uint32)[: len(ties)]
+        included[ties] = more < low
+        return included
+
+    def chunk(self, number: int, steps: int) -> Chunk:
+        """Fresh draws for the ``steps`` steps of chunk ``number``; no batch is ever truncated."""
+        sampler, noise_generator = self._generators(number)
+        places = np.flatnonzero(self._included(sampler, steps))
+        ends = np.searchsorted(places, self._rows * np.arange(1, steps + 1))
+        offset = np.concatenate([[0], ends[:-1]])
+        size = ends - offset
         # A constant length keeps one compiled program; a rare longer chunk gets a longer array.
-        usual = steps * self._mean + 8 * math.sqrt(steps * self._variance) + 8 + self._pad
-        length = max(math.ceil(usual), int(size.sum()) + self._pad)
+        # Behind the last batch, room for its passes to read on.
+        needed = self._passes.enough_for(int(size.max()))
+        usual = math.ceil(steps * self._mean + 8 * math.sqrt(steps * self._variance) + 8)
+        length = max(usual, len(places)) + needed.size * needed.number
         indices = np.zeros(length, dtype=np.int32)
-        indices[: size.sum()] = np.concatenate(batches)
-        normals = self._noise.standard_normal((steps, len(self._noise_scale)))
+        indices[: len(places)] = places - np.repeat(self._rows * np.arange(steps), size)
+        normals = noise_generator.standard_normal((steps, len(self._noise_scale)))
         noise = _wrapped_integers(np.rint(normals * self._noise_scale))
-        return Chunk(indices, offset, size, noise)
+        return Chunk(indices, offset.astype(np.int32), size.astype(np.int32), noise)
 
 
 def _wrapped_integers(values: np.ndarray) -> np.ndarray:
@@ -118,7 +148,7 @@ class DeviceSource(NamedTuple):
 
     rows: int
     sampling_rate: float
-    pad: int
+    passes: Passes
 
     def draw(self, key: Array, noise_scale: Array) -> Draws:
         """One step's draws. Batches come from geometric gaps between included records."""
@@ -126,14 +156,15 @@ class DeviceSource(NamedTuple):
         normals = jax.random.normal(key_noise, noise_scale.shape)
         noise = jnp.rint(normals * noise_scale).astype(jnp.int32)
         if self.sampling_rate == 1.0:
-            everyone = jnp.arange(self.rows + self.pad, dtype=jnp.int32) % self.rows
+            room = self.passes.size * self.passes.number
+            everyone = jnp.arange(self.rows + room, dtype=jnp.int32) % self.rows
             return Draws(everyone, jnp.int32(0), jnp.int32(self.rows), noise)
-        mean = self.rows * self.sampling_rate
-        most = math.ceil(mean + 10 * math.sqrt(mean) + 10)
+        # As many as the passes take: a batch beyond six sds would be cut, once in a billion steps
+        # of a simulation.
+        most = self.passes.size * self.passes.number
         uniforms = jax.random.uniform(key_batch, (most,), minval=1e-12)
         gaps = jnp.floor(jnp.log(uniforms) / math.log1p(-self.sampling_rate))
         gaps = jnp.minimum(gaps, float(self.rows)).astype(jnp.int32) + 1
         places = jnp.cumsum(gaps) - 1
         size = jnp.sum(places < self.rows).astype(jnp.int32)
-        indices = jnp.concatenate([places, jnp.zeros(self.pad, jnp.int32)])
-        return Draws(jnp.minimum(indices, self.rows - 1), jnp.int32(0), size, noise)
+        return Draws(jnp.minimum(places, self.rows - 1), jnp.int32(0), size, noise)

@@ -65,12 +65,18 @@ class Mechanism:
 
 
 def noisy_sum(
-    record_gradients: Callable[[Any], Array], rows: Any, draws: Draws, grid: Grid, pass_size: int
+    record_gradients: Callable[[Any], Array],
+    rows: Any,
+    draws: Draws,
+    grid: Grid,
+    pass_size: int,
+    passes: int,
 ) -> Array:
     """Clipped, noised sum of the drawn records' gradients: na-dpvi Alg. 3, lines 2 to 4.
 
     ``record_gradients`` maps a batch of rows to an array (batch x coordinates). The drawn batch is
-    walked in passes of ``pass_size`` records, as many as it takes. An empty batch is pure noise.
+    walked in ``passes`` passes of ``pass_size`` records; the caller sees to it that they suffice.
+    An empty batch is pure noise.
     """
     dim = draws.noise.shape[-1]
 
@@ -81,6 +87,10 @@ def noisy_sum(
         batch = jax.tree.map(lambda column: column[here], rows)
         return total + clipped_sum(record_gradients(batch), included, grid)
 
-    passes = (draws.size + pass_size - 1) // pass_size
-    total = jax.lax.fori_loop(0, passes, one_pass, jnp.zeros(dim, jnp.int32))
+    # A fixed number of passes: on a GPU, asking how many are needed would stall every step.
+    total = jnp.zeros(dim, jnp.int32)
+    if passes == 1:
+        total = one_pass(jnp.int32(0), total)
+    else:
+        total = jax.lax.fori_loop(0, passes, one_pass, total)
     return (total + draws.noise).astype(jnp.float32) * (grid.clip_norm / grid.points)

@@ -148,8 +148,9 @@ def _clip(simulated: PriorPredictive, curvature: np.ndarray, rows: int, budget: 
         # The simulated bias has a Monte Carlo error of its own, taken out in the mean.
         bias = (rows * cut.mean(1)) ** 2 - rows**2 * cut.var(1) / records
         noise = (norm / mu) ** 2
-        # Relative to the posterior variance, one, and in logs: no single odd parameter decides.
-        error = float(np.log1p(noise + np.maximum(bias.mean(1), 0.0)).mean())
+        # In posterior sds, their own one included; capped, so that no odd parameter decides.
+        total = np.sqrt(1 + noise + np.maximum(bias.mean(1), 0.0))
+        error = float(np.minimum(total, 10 * np.sqrt(1 + noise)).mean())
         if best is None or error < best[0]:
             best = (error, _Clip(norm, math.sqrt(noise)))
     assert best is not None  # the largest norm of all cuts nothing

@@ -14,10 +14,12 @@ from noisewise.models import Rows, RowView, Target
 
 __all__ = ["PriorPredictive", "bending", "simulate_gradients"]
 
-_PARAMETERS = 32
-_RECORDS = 2048
+_PARAMETERS = 128
+_FEWEST_PARAMETERS = 32
+_RECORDS = 1024
+_FLOATS = 2**21
 _PRIOR_DRAWS = 2000
-_CANDIDATES = 256
+_CANDIDATES = 512
 _LOOK_RECORDS = 256
 _OUTSIDE = 0.05
 _DIRECTIONS = 16
@@ -112,17 +114,16 @@ def _plausible(target: Target, view: RowView, key: Array, rng: np.random.Generat
     key_prior, key_rows = jax.random.split(key)
     thetas = target.sample_prior(key_prior, _CANDIDATES)
     rows = _device(view.simulate(rng, _LOOK_RECORDS))
-    outside = []
-    for theta, one in zip(thetas, jax.random.split(key_rows, _CANDIDATES), strict=True):
-        drawn = _records(target, one, theta, rows)
-        outside.append(max(_share_outside(view, name, drawn[name]) for name in drawn))
+    keys = jax.random.split(key_rows, _CANDIDATES)
+    drawn = jax.vmap(partial(_records, target), (0, 0, None))(keys, thetas, rows)
+    outside = np.max([_share_outside(view, name, drawn[name]) for name in drawn], axis=0)
     order = np.argsort(np.maximum(outside, _OUTSIDE), kind="stable")
-    return thetas[order[:_PARAMETERS]]
+    count = _FLOATS // (_RECORDS * target.dim)
+    return thetas[order[: max(_FEWEST_PARAMETERS, min(_PARAMETERS, count))]]
 
 
-def _share_outside(view: RowView, name: str, values: Array) -> float:
-    bounds = view.bounds(name)
-    if bounds is None:
-        return 0.0
-    column = np.asarray(values, float)
-    return float(np.mean(~((column >= bounds[0]) & (column <= bounds[1]))))
+def _share_outside(view: RowView, name: str, values: Array) -> np.ndarray:
+    """For each made-up parameter, the share of its records outside the argument's bounds."""
+    column = np.asarray(values, float).reshape(len(values), -1)
+    low, high = view.bounds(name) or (-np.inf, np.inf)
+    return np.mean(~((column >= low) & (column <= high)), axis=1)
