@@ -65,3 +65,45 @@ def simulated_scores(
         error.append(theta.mean(0) - np.asarray(truth[k]))
         sd.append(theta.std(0))
     return Scores(np.array(error), np.array(sd))
+
+
+def main() -> None:
+    """Print the README's coverage table: python tests/simulated_fits.py [fits]."""
+    import sys
+
+    from noisewise.data import Column
+    from noisewise.models.conjugate import (
+        beta_bernoulli,
+        dirichlet_categorical,
+        gamma_exponential,
+    )
+
+    fits = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    models = {
+        gamma_exponential: Column(name="x", kind="real", bounds=(0, 20)),
+        beta_bernoulli: Column(name="x", kind="binary"),
+        dirichlet_categorical: Column(name="x", kind="category", categories=("a", "b", "c")),
+    }
+    for model, column in models.items():
+        for epsilon in (0.1, 1.0):
+            scores = simulated_scores(
+                model,
+                Schema((column,)),
+                Budget(epsilon=epsilon, delta=1e-5),
+                rows=5000,
+                steps=5000,
+                fits=fits,
+                seed=20,
+            )
+            figures = (
+                scores.z.mean(0),
+                scores.z.std(0),
+                np.sqrt((scores.error**2).mean(0)),
+                scores.sd.mean(0),
+            )
+            cells = (" ".join(f"{value:.3f}" for value in figure) for figure in figures)
+            print(f"| {model.__name__} | {epsilon} | {fits} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

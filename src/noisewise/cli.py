@@ -171,20 +171,21 @@ def main() -> None:
 
 def _interval(values: tuple[float, float, float]) -> str:
     low, middle, high = values
-    return f"{middle:5.2f} [{low:5.2f}, {high:5.2f}]"
+    return f"{middle:5.2f} [{low:5.2f},{high:5.2f}]"
 
 
 def _show_comparison(rows: list[Any]) -> None:
     _out.print("\nCoefficients: mean and 95% interval")
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-    grid.add_column("coefficient", no_wrap=True)
+    grid.add_column("", no_wrap=True)
     grid.add_column("private,\nnoise-aware", style="bold", no_wrap=True)
-    grid.add_column("plain DPVI (ignores\nnoise) NOT FOR RELEASE", style="dim", no_wrap=True)
-    grid.add_column("non-private (raw\nrows) NOT FOR RELEASE", style="dim", no_wrap=True)
+    grid.add_column("plain DPVI\nNOT FOR RELEASE", style="dim", no_wrap=True)
+    grid.add_column("non-private\nNOT FOR RELEASE", style="dim", no_wrap=True)
     for row in rows:
         cells = (row.noise_aware, row.plain, row.unsafe_non_private)
         grid.add_row(row.name, *(_escaped(_interval(cell)) for cell in cells))
     _out.print(grid)
+    _out.print("Plain DPVI ignores the noise; non-private comes from the raw rows.\n")
     for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "plain")):
         intervals = [(getattr(row, field), row.unsafe_non_private[1]) for row in rows]
         held = sum(low <= estimate <= high for (low, _, high), estimate in intervals)
