@@ -39,6 +39,13 @@ _WITHOUT_COUNTS = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _small_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning is most of a small fit's time, and how well it is done does not matter here."""
+    for name, value in (("_PARAMETERS", 4), ("_RECORDS", 256), ("_CANDIDATES", 16)):
+        monkeypatch.setattr(f"noisewise.planning.simulation.{name}", value)
+
+
 def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     if isinstance(estimator, DPPoissonRegression):
         return dict.fromkeys(_WITHOUT_COUNTS, _NOT_COUNTS)
