@@ -120,15 +120,13 @@ def test_the_mechanism_adds_nothing_when_clip_and_noise_are_off(name, clip_prior
     assert np.abs(np.asarray(found - expected)).max() < rounding
 
 
-def test_scale_maps_have_the_right_slope_and_inverse():
+def test_scale_maps_have_the_right_slope():
     free = jnp.linspace(-6.0, 2.0, 9)
     for scale_map in ("softplus", "exp"):
         for of in ("sd", "variance"):
             guide = DiagonalGuide(9, scale_map, of)
             slope = jax.vmap(jax.grad(lambda u, g=guide: g.scale(u)))(free)
             assert np.allclose(guide.scale_slope(free), slope, rtol=1e-5)
-            back = guide.free_scale(np.asarray(guide.scale(free), float))
-            assert np.allclose(back, free, atol=1e-2)
             entropy = jax.grad(lambda p, g=guide: -jnp.sum(jnp.log(g.scale(p[9:]))))
             parameters = jnp.concatenate([jnp.zeros(9), free])
             assert np.allclose(guide.entropy_gradient(parameters), entropy(parameters), rtol=1e-4)

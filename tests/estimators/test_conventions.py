@@ -9,7 +9,10 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
+from noisewise import Result, Table, fit
+from noisewise.dpvi import Settings
 from noisewise.estimators import DPLinearRegression, DPLogisticRegression, DPPoissonRegression
+from noisewise.models import Glm
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -39,11 +42,24 @@ _WITHOUT_COUNTS = (
 )
 
 
+def _fit_unplanned(model: Glm, table: Table, *, steps: int, **asked: Any) -> Result:
+    """`noisewise.fit` with settings that suit any small table."""
+    coordinates = len(table.schema.names) + (model.family == "linear")
+    settings = Settings(
+        clip_norm=0.5,
+        sampling_rate=1.0,
+        steps=steps,
+        rate=0.05,
+        curvature=50 * np.eye(coordinates),
+        prior_precision=np.eye(coordinates),
+    )
+    return fit(model, table, plan=settings, **asked)
+
+
 @pytest.fixture(autouse=True)
-def _small_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planning is most of a small fit's time, and how well it is done does not matter here."""
-    for name, value in (("_PARAMETERS", 4), ("_RECORDS", 256), ("_CANDIDATES", 16)):
-        monkeypatch.setattr(f"noisewise.planning.simulation.{name}", value)
+def _no_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning is most of a small fit's time and compilation; other tests have it."""
+    monkeypatch.setattr("noisewise.estimators.base.fit", _fit_unplanned)
 
 
 def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:

@@ -39,11 +39,6 @@ class DiagonalGuide:
         """Derivative of `scale`."""
         return jax.jvp(self.scale, (free,), (jnp.ones_like(free),))[1]
 
-    def free_scale(self, scale: np.ndarray) -> np.ndarray:
-        """The u that gives this standard deviation."""
-        mapped = np.square(scale) if self.of == "variance" else np.asarray(scale, float)
-        return np.log(mapped) if self.scale_map == "exp" else np.log(np.expm1(mapped))
-
     def points(self, parameters: Array, noise: Array) -> Array:
         """Reparametrised draws: mean + scale * noise (draws x dim)."""
         mean, free = parameters[: self.dim], parameters[self.dim :]

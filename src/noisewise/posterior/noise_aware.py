@@ -13,7 +13,7 @@ from noisewise.posterior.burn_in import BurnIn, find_burn_in, within_reach
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 from noisewise.posterior.trace_model import Priors, TraceModel, paper_priors, planned_priors
 
-__all__ = ["METHODS", "Outcome", "infer", "infer_optimum", "trace_model"]
+__all__ = ["METHODS", "Outcome", "infer", "trace_model"]
 
 METHODS = ("exact", "nuts", "laplace", "naive")
 
@@ -43,16 +43,8 @@ def infer(
         return Outcome(np.full(shape, np.nan), Status.DIVERGED, BurnIn(0, False), np.array(np.nan))
     burn_in = find_burn_in(trace, settings.burn_in)
     statistics = trace.statistics(burn_in.blocks)
-    found = infer_optimum(
-        "exact" if method == "naive" else method,
-        trace,
-        statistics,
-        assembly,
-        settings,
-        draws,
-        rng,
-        burn_in.blocks,
-    )
+    way = "exact" if method == "naive" else method
+    found = _infer_optimum(way, statistics, assembly, settings, draws, rng)
     mean_curvature = found.curvature.mean(0)
     reached = within_reach(statistics, found.optimum)
     if settings.bend and method != "naive":
@@ -78,15 +70,13 @@ def infer(
     return Outcome(theta, status, burn_in, mean_curvature)
 
 
-def infer_optimum(
+def _infer_optimum(
     method: str,
-    trace: Trace,
     statistics: TraceStatistics,
     assembly: Assembly,
     settings: Settings,
     draws: int,
     rng: np.random.Generator,
-    burn_in: int = 0,
 ) -> NoiseAwarePosterior:
     """Draws of the optimum and the curvature by the named method."""
     if settings.full_curvature:
