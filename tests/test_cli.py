@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import noisewise as nw
-from conftest import make_frame, make_schema
 from noisewise.cli import app
+from people import make_frame, make_schema
 
 RUN = CliRunner()
 FAST = ["--epsilon", "1", "--delta", "1e-6", "--steps", "200", "--features", "age,sex"]

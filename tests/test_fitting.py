@@ -7,8 +7,8 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from conftest import N, make_frame, make_schema
 from noisewise._validate import NoisewiseError
+from people import N, make_frame, make_schema
 
 
 def test_a_private_fit_recovers_what_made_the_data(result):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from conftest import make_frame, make_schema
+from people import make_frame, make_schema
 
 SENTINEL = 67.12345678
 

@@ -33,12 +33,12 @@ class _Fitted(NamedTuple):
 
 
 @cache
-def _fit(family: str) -> _Fitted:
+def _fit(family: str, epsilon: float = 1.0) -> _Fitted:
     rng = np.random.default_rng(_SEED)
     low, high = np.array(_BOUNDS).T
     X = rng.uniform(low, high, (_ROWS, 3))
     predictor = X @ _WEIGHTS + _INTERCEPT
-    common: dict[str, Any] = {"epsilon": 1.0, "bounds": _BOUNDS, "insecure_seed": _SEED}
+    common: dict[str, Any] = {"epsilon": epsilon, "bounds": _BOUNDS, "insecure_seed": _SEED}
     if family == "logistic":
         mean = expit(predictor)
         fitted = DPLogisticRegression(**common).fit(X, rng.random(_ROWS) < mean)
@@ -78,7 +78,41 @@ def test_the_truth_is_inside_the_intervals(fitted: _Fitted) -> None:
 def test_error_bars_are_about_those_without_privacy(fitted: _Fitted) -> None:
     """At epsilon 1, twenty thousand rows hide one: the noise adds a few percent to the sds.
 
-    Measured at seeds 0 to 3: 0.9 to 1.2 times the sds from the Fisher information of the rows.
+    Measured at seeds 0 to 3: 0.9 to 1.2 times those from the Fisher information of the rows.
+    """
+    ratio, _ = _against_the_ideal(fitted)
+    assert np.all((ratio > 0.8) & (ratio < 1.4))
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson", "linear"])
+def test_error_bars_at_a_tenth_of_the_budget(family: str) -> None:
+    """Where noise outweighs sampling, intervals hold the truth, on the wide side.
+
+    Measured at ten seeds: sds are 1.3 to 2.1 (logistic), 3 to 5 (Poisson) and 3 to 5 times (linear)
+    those without privacy, and errors have a root mean square of 0.85, 0.7 and 0.4 reported sds. For
+    the residual sd of linear it is the other way round, see below.
+    """
+    fitted = _fit(family, epsilon=0.1)
+    assert fitted.estimator.status_ is Status.OK
+    ratio, error = _against_the_ideal(fitted)
+    assert np.all((ratio > 1) & (ratio < 7))
+    assert np.all(np.abs(error) < 3.3)
+
+
+def test_residual_sd_at_a_tenth_of_the_budget() -> None:
+    """A known shortcoming: it comes out some percent too small, more than its error bars say.
+
+    Measured at seeds 0 to 5 with 2000 steps: 4 to 9 percent too small, and in four of the six the
+    95% interval missed the truth. So this has a limit for the value, and none for its interval.
+    """
+    noise = _fit("linear", epsilon=0.1).estimator.noise_draws_
+    assert noise.mean() == pytest.approx(_NOISE, rel=0.15)
+
+
+def _against_the_ideal(fitted: _Fitted) -> tuple[np.ndarray, np.ndarray]:
+    """Reported sds over those from the rows' Fisher information; errors in reported sds.
+
+    Of the intercept at the middle of the bounds and of the coefficients for half of them.
     """
     middle, half = np.mean(_BOUNDS, axis=1), np.ptp(_BOUNDS, axis=1) / 2
     design = np.column_stack([np.ones(_ROWS), (fitted.X - middle) / half])
@@ -86,8 +120,9 @@ def test_error_bars_are_about_those_without_privacy(fitted: _Fitted) -> None:
     ideal = np.sqrt(np.diag(np.linalg.inv(information)))
     slopes = fitted.estimator.coef_draws_
     constant = fitted.estimator.intercept_draws_ + slopes @ middle
-    found = np.column_stack([constant, slopes * half]).std(0)
-    assert np.all((0.8 * ideal < found) & (found < 1.4 * ideal))
+    draws = np.column_stack([constant, slopes * half])
+    truth = [fitted.intercept + fitted.coefficients @ middle, *(fitted.coefficients * half)]
+    return draws.std(0) / ideal, (draws.mean(0) - truth) / draws.std(0)
 
 
 def test_coefficients_in_the_units_of_the_data(fitted: _Fitted) -> None:
