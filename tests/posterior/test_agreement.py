@@ -29,7 +29,7 @@ def test_exact_and_nuts_agree(name):
     one = exact.infer(model, 2 * draws, np.random.default_rng(0))
     two = nuts.infer(model, draws, np.random.default_rng(1))
     # Known miss: where the trace leaves the curvature open (the noise variance's own coordinate in
-    # the regression), the two still disagree; such coordinates are left out until that is explained.
+    # the regression), the two still disagree; such coordinates are left out until it is explained.
     known = one.curvature.std(0) < 0.7 * one.curvature.mean(0)
     assert known.sum() >= 0.5 * len(known)
     pairs = ((one.optimum, two.optimum), (one.curvature, two.curvature))
