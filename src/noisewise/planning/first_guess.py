@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._validate import integer_at_least
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import gaussian_limit
@@ -45,6 +46,7 @@ def first_guess(
     target: Target, view: RowView, rows: int, budget: Budget, *, steps: int = _STEPS
 ) -> Settings:
     """Means-only settings for ``rows`` records at this budget, from simulation alone."""
+    integer_at_least("steps", steps, 10)
     simulated = simulate_gradients(target, view)
     precision = np.linalg.inv(simulated.prior_covariance)
     curvature = _curvature(simulated, precision, rows, target.block_sizes())
