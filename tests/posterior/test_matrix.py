@@ -75,6 +75,18 @@ def test_a_trace_that_says_little_leaves_the_prior(dim):
     assert not found.identified
 
 
+def test_without_information_the_posterior_is_the_prior():
+    """Sd of theta within 5% of the prior's (4000 draws know it to 1.1%)."""
+    noise = np.full(3, 1e4)
+    phi, g = linear_trace(np.eye(3), np.zeros(3), noise, 0.0005, 400, 0)
+    # The prior as narrow as the curvature: data add nothing.
+    found = matrix.infer(matrix_model(phi, g, noise, 1.0, 1.0), 4000, np.random.default_rng(0))
+    shock = np.random.default_rng(1).standard_normal((4000, 3, 1))
+    roots = np.linalg.cholesky(found.curvature)
+    theta = found.optimum + np.linalg.solve(np.swapaxes(roots, -1, -2), shock)[..., 0]
+    np.testing.assert_allclose(theta.std(0), 1.0, rtol=0.05)
+
+
 def test_in_one_dimension_it_is_the_exact_posterior():
     noise = np.array([3.0])
     phi, g = linear_trace(np.array([[1.3]]), np.array([2.0]), noise, 0.02, 5000, 3)

@@ -86,12 +86,8 @@ class PrivateGlm(BaseEstimator):
         # Constant features pass: that one is constant is not public, and scikit-learn's users
         # expect a fit on whatever columns the steps before in a pipeline leave.
         table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
-        model = named_model(family, schema, TARGET)
-        assert isinstance(model, Glm)
-        if self.prior_scale is not None:
-            model = replace(model, prior_scale=self.prior_scale)
         result = fit(
-            model,
+            self._model(family, schema),
             table,
             budget=Budget(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency),
             target=TARGET,
@@ -108,6 +104,14 @@ class PrivateGlm(BaseEstimator):
             warnings.warn(result.status.words, ConvergenceWarning, stacklevel=3)
         units = in_original_units(result.draws["coefficients"], result.asked["encoding"])
         self.intercept_draws_, self.coef_draws_ = units
+
+    def _model(self, family: str, schema: Schema) -> Glm:
+        """The regression with its priors as the target was declared, or as asked for."""
+        model = named_model(family, schema, TARGET)
+        assert isinstance(model, Glm)
+        if self.prior_scale is not None:
+            model = replace(model, prior_scale=self.prior_scale)
+        return model
 
     # -- reading the posterior --------------------------------------------------------------
 

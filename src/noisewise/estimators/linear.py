@@ -27,6 +27,9 @@ class DPLinearRegression(PrivateRegressor):
         bounds, in the units of y; None is a quarter of the range of ``target_bounds``.
     target_bounds : (lo, hi)
         Bounds of y, from outside knowledge. Required.
+    target_mean : float or None
+        A typical value of y, from outside knowledge, around which the intercept's prior is; None is
+        the middle of ``target_bounds``.
 
     Attributes
     ----------

@@ -26,11 +26,13 @@ class DPPoissonRegression(PrivateRegressor):
     Parameters
     ----------
     prior_scale : float or None
-        Prior sd of the log rate at the middle of the features' bounds, which is taken to be about
-        0, and of its change over half a feature's bounds; None is 0.5. Choose it larger where
-        typical counts are far from 1.
+        Prior sd of the log rate at the middle of the features' bounds, and of its change over half
+        a feature's bounds; None is 0.5.
     target_bounds : (lo, hi)
         The least and the largest count, from outside knowledge. Required.
+    target_mean : float or None
+        A typical count, from outside knowledge: the prior of the log rate is around its log. None
+        is 1.
 
     Attributes
     ----------

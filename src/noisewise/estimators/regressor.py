@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from noisewise.data import Column
+from noisewise._validate import NoisewiseError, positive, shown
+from noisewise.data import Column, Schema
 from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET, required
+from noisewise.models import Glm
 
 __all__ = ["PrivateRegressor"]
 
@@ -31,6 +36,7 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
         draws: int = 2000,
         insecure_seed: int | None = None,
         target_bounds: Any = None,
+        target_mean: float | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -45,6 +51,7 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
             insecure_seed=insecure_seed,
         )
         self.target_bounds = target_bounds
+        self.target_mean = target_mean
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -57,6 +64,21 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
         bounds = required("target_bounds", self.target_bounds)
         pair = tuple(bounds) if isinstance(bounds, np.ndarray) else bounds
         return Column(name=TARGET, kind=kind, bounds=pair)
+
+    def _model(self, family: str, schema: Schema) -> Glm:
+        model = super()._model(family, schema)
+        if self.target_mean is None:
+            return model
+        low, high = schema[TARGET].bounds or (-np.inf, np.inf)
+        mean = self.target_mean
+        if not (isinstance(mean, Real) and low <= mean <= high):
+            raise NoisewiseError(
+                f"target_mean must be a number within target_bounds, got {shown(mean)}"
+            )
+        if family == "poisson":
+            positive("target_mean", float(mean))
+            return replace(model, centre=math.log(mean))
+        return replace(model, centre=float(mean))
 
     def _keep_means(self) -> None:
         """Posterior means, in scikit-learn's shapes."""

@@ -15,6 +15,8 @@ from noisewise.models.glm import Glm
 
 __all__ = ["RowView", "bind"]
 
+_FARTHEST = 2e4
+
 
 @dataclass(frozen=True, eq=False)
 class RowView:
@@ -100,7 +102,22 @@ def bind(
         )
     if isinstance(model, Glm) and target is not None:
         _check_target(model, schema, target)
-    return RowView(schema, tuple(arguments), encoder)
+    view = RowView(schema, tuple(arguments), encoder)
+    for name in arguments:
+        _check_precision(name, view.bounds(name))
+    return view
+
+
+def _check_precision(argument: str, bounds: tuple[float, float] | None) -> None:
+    """The engine holds arguments in single precision: seven digits, of which a few must be left."""
+    if bounds is None:
+        return
+    low, high = bounds
+    if max(abs(low), abs(high)) > _FARTHEST * (high - low):
+        raise NoisewiseError(
+            f"model argument '{argument}' has bounds [{low:g}, {high:g}], too far from 0 for their "
+            f"width to be held in single precision: subtract a public number such as {low:g} first"
+        )
 
 
 def _check_target(model: Glm, schema: Schema, target: str) -> None:

@@ -83,12 +83,17 @@ def _curvature(
     A plain mean would follow the few parameters with extreme information, say of a Poisson model.
     """
     records = simulated.gradients.shape[1]
+    # In prior sds, so that the units of the data do not matter.
+    unit = 1 / np.sqrt(np.diag(precision))
+    scaled_precision = precision * np.outer(unit, unit)
     total = np.zeros_like(precision)
-    for gradients in simulated.gradients:
-        values, vectors = np.linalg.eigh(rows * gradients.T @ gradients / records + precision)
+    for gradients in simulated.gradients * unit:
+        values, vectors = np.linalg.eigh(
+            rows * gradients.T @ gradients / records + scaled_precision
+        )
         total += (vectors * np.log(np.maximum(values, 1e-12))) @ vectors.T
     values, vectors = np.linalg.eigh(total / len(simulated.gradients))
-    mean = (vectors * np.exp(values)) @ vectors.T
+    mean = (vectors * np.exp(values)) @ vectors.T / np.outer(unit, unit)
     start = 0
     kept = np.zeros_like(mean)
     for size in blocks:

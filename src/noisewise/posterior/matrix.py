@@ -23,6 +23,7 @@ __all__ = ["MatrixModel", "infer"]
 _CURVATURE_DRAWS = 1000
 _EXACT_HESSIAN_DIM = 64
 _LARGEST_LOG = 12.0
+_LEAST_GAIN = 1e-3
 
 
 class MatrixModel(NamedTuple):
@@ -35,9 +36,9 @@ class MatrixModel(NamedTuple):
     sampling_rate: float
     noise_variance: np.ndarray
     """(sigma C / beta)^2 per coordinate."""
-    optimum_mean: np.ndarray
-    optimum_precision: np.ndarray
-    """Inverse prior covariance of the optimum (parameters x parameters)."""
+    prior_mean: np.ndarray
+    prior_precision: np.ndarray
+    """Inverse prior covariance of theta (parameters x parameters)."""
     log_curvature_sd: float
     """Prior sd of the log-eigenvalues of A around zero."""
 
@@ -69,9 +70,11 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
     root = _half(_mode(regression))
     count = min(draws, _CURVATURE_DRAWS)
     deviations, prior_share = _deviations(regression, root, count, rng)
-    matrices = root @ _exponential(deviations) @ root
+    matrices, optimum_precision = _above_prior(
+        root @ _exponential(deviations) @ root, model.prior_precision
+    )
     chosen = rng.permutation(np.arange(draws) % count)
-    mean, precision = _optimum(model, variance, matrices)
+    mean, precision = _optimum(model, variance, matrices, optimum_precision)
     inverse_roots = np.linalg.inv(np.swapaxes(np.linalg.cholesky(precision), -1, -2))
     shock = rng.standard_normal((draws, dim, 1))
     optimum = mean[chosen] + (inverse_roots[chosen] @ shock)[..., 0]
@@ -173,16 +176,34 @@ def _quadratic_form(left: np.ndarray, right: np.ndarray, upper: tuple) -> np.nda
     return form + below * off[:, None]
 
 
+def _above_prior(
+    curvature: np.ndarray, prior_precision: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Curvatures raised to at least the prior's, and the optimum's prior precision given each.
+
+    Data only add to the prior's precision P. And theta's prior covariance is the optimum's, over
+    data sets, plus A^-1 for theta around it: so the optimum's is P^-1 - A^-1, and where data say
+    nothing the posterior is the prior, not wider.
+    """
+    root = np.linalg.cholesky(prior_precision)
+    inverse = np.linalg.inv(root)
+    values, vectors = np.linalg.eigh(inverse @ curvature @ inverse.T)
+    values = np.maximum(values, 1 + _LEAST_GAIN)[..., None, :]
+    turned = root @ vectors
+    back = np.swapaxes(turned, -1, -2)
+    return (turned * values) @ back, (turned * (values / (values - 1))) @ back
+
+
 def _optimum(
-    model: MatrixModel, variance: np.ndarray, curvature: np.ndarray
+    model: MatrixModel, variance: np.ndarray, curvature: np.ndarray, optimum_precision: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and precision of the optimum given each A: it is Gaussian."""
     stats, n = model.statistics, float(model.statistics.steps)
     slope = model.sampling_rate * curvature
     weighted = n * slope / variance
-    precision = weighted @ slope + model.optimum_precision
+    precision = weighted @ slope + optimum_precision
     pull = (weighted @ (slope @ stats.parameters - stats.gradient)[..., None])[..., 0]
-    pull = pull + model.optimum_precision @ model.optimum_mean
+    pull = pull + optimum_precision @ model.prior_mean
     return np.linalg.solve(precision, pull[..., None])[..., 0], precision
 
 

@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 from noisewise.dpvi import FullTrace
 from noisewise.posterior.density import curvature_of, log_likelihood, trace_log_likelihood
 from noisewise.posterior.status import NoiseAwarePosterior
-from noisewise.posterior.trace_model import TraceModel
+from noisewise.posterior.trace_model import TraceModel, optimum_given_curvature
 
 __all__ = ["infer"]
 
@@ -53,15 +53,15 @@ def _joint(model: TraceModel, steps: FullTrace | None) -> None:
     standard = dist.Normal(jnp.zeros(dim), 1.0).to_event(1)
     free = prior.curvature_mean + prior.curvature_sd * numpyro.sample("free", standard)
     extra = prior.subsampling_sd * numpyro.sample("extra", standard)
-    # The trace pins the product of curvature and distance, not the distance: sampled directly, the
-    # optimum makes a funnel where the curvature is uncertain.
-    unit = np.sqrt(model.noise_variance / model.statistics.steps) / model.sampling_rate
-    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (dim,))
     curvature = curvature_of(prior, free)
-    shift = unit * numpyro.sample("shift", flat) / curvature
-    optimum = numpyro.deterministic("optimum", model.statistics.parameters + shift)
+    # Sampled directly, the optimum makes a funnel where the curvature is uncertain; in units of its
+    # spread given curvature and noise it does not, down to a curvature of zero.
+    variance = model.noise_variance + extra**2
+    centre, spread = optimum_given_curvature(model, curvature, variance)
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (dim,))
+    optimum = numpyro.deterministic("optimum", centre + spread * numpyro.sample("unit", flat))
     prior_of_optimum = dist.Normal(prior.optimum_mean, prior.optimum_sd).log_prob(optimum)
-    numpyro.factor("optimum_prior", jnp.sum(prior_of_optimum - jnp.log(curvature)))
+    numpyro.factor("optimum_prior", jnp.sum(prior_of_optimum + jnp.log(spread)))
     if steps is None:
         numpyro.factor("trace", log_likelihood(model, free, extra, optimum).sum())
     else:

@@ -9,7 +9,7 @@ instead of beta^2; dividing noise by beta divides its variance by beta^2, which 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -127,10 +127,11 @@ def log_evidence(model: TraceModel, curvature: np.ndarray, variance: np.ndarray)
     )
 
 
-def optimum_given_curvature(
-    model: TraceModel, curvature: np.ndarray, variance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of the optimum given a and w (leading axis of draws): it is Gaussian."""
+def optimum_given_curvature(model: TraceModel, curvature: Any, variance: Any) -> tuple[Any, Any]:
+    """Mean and sd of the optimum given a and w (leading axis of draws): it is Gaussian.
+
+    Arithmetic alone, so NumPy and JAX arrays both pass.
+    """
     stats, prior = model.statistics, model.priors
     slope = model.sampling_rate * curvature
     weight = stats.steps * slope / variance
