@@ -14,7 +14,6 @@ from benchmarks.figure import HEAD, Figure
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench-out" / "results.json"
 README = ROOT / "benchmarks" / "README.md"
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def environment() -> str:
@@ -60,6 +59,12 @@ def table(figures: list[Figure]) -> str:
 def write_readme() -> None:
     """Put the kept figures between the markers of the README."""
     where, figures = load()
-    before, _, rest = README.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{where}.\n\n{table(figures)}\n{END}{after}")
+    write_between(README, "figures", f"{where}.\n\n{table(figures)}")
+
+
+def write_between(page: Path, name: str, text: str) -> None:
+    """Replace what stands between a page's markers of this name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}")

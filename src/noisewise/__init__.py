@@ -11,13 +11,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noisewise.data import Column, Schema, Table
+    from noisewise.data import Column, PublicSample, Schema, Table
     from noisewise.dpvi import Settings
     from noisewise.fitting import fit
     from noisewise.mechanism import Budget, Certificate
     from noisewise.planning import Plan, plan
     from noisewise.posterior import Status
     from noisewise.result import Result
+    from noisewise.validation import Coverage, coverage
 
 __version__ = "0.1.0"
 
@@ -25,12 +26,15 @@ _HOMES = {
     "Budget": "mechanism.budget",
     "Certificate": "mechanism.ledger",
     "Column": "data",
+    "Coverage": "validation.result",
     "Plan": "planning.plan",
+    "PublicSample": "data",
     "Result": "result",
     "Schema": "data",
     "Settings": "dpvi.settings",
     "Status": "posterior.status",
     "Table": "data",
+    "coverage": "validation.runner",
     "fit": "fitting",
     "plan": "planning.plan",
 }
@@ -39,12 +43,15 @@ __all__ = [
     "Budget",
     "Certificate",
     "Column",
+    "Coverage",
     "Plan",
+    "PublicSample",
     "Result",
     "Schema",
     "Settings",
     "Status",
     "Table",
+    "coverage",
     "fit",
     "plan",
 ]

@@ -29,10 +29,12 @@ privacy noise, with a certificate of what was spent.
 [bold]Start here[/bold]
 
   noisewise demo            real health data, two minutes, one HTML report
+  noisewise plan people.toml --rows 20000 --target visited --epsilon 1
   noisewise fit people.csv --schema people.toml --model logistic \\
             --target visited --epsilon 1 --delta 1e-6 -o out
   noisewise verify out      recompute the certificate's epsilon
   noisewise report out      write the report again
+  noisewise coverage people.toml --rows 20000 --target visited --epsilon 1
 
 [bold]A schema[/bold] (people.toml)
 
@@ -51,6 +53,17 @@ _out, _err = Console(), Console(stderr=True)
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon: smaller is more private.")]
 Delta = Annotated[float, typer.Option(help="Privacy budget delta: well below 1 / rows.")]
+Model = Annotated[
+    str, typer.Option(help="logistic, poisson, linear, or path/to/model.py:function.")
+]
+Target = Annotated[str | None, typer.Option(help="The column that the model explains.")]
+Features = Annotated[
+    str | None, typer.Option(help="Columns of X, separated by commas (all but the target).")
+]
+Adjacency = Annotated[str, typer.Option(help="add-remove or replace-one.")]
+PublicRows = Annotated[
+    Path | None, typer.Option(help="PUBLIC rows with the schema's covariates: .csv or .parquet.")
+]
 
 
 @app.command()
@@ -59,16 +72,16 @@ def fit(
     schema: Annotated[Path, typer.Option(help="Declared columns: a TOML file.")],
     epsilon: Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the result.")],
-    model: Annotated[
-        str, typer.Option(help="logistic, poisson, linear, or path/to/model.py:function.")
-    ] = "logistic",
-    target: Annotated[str | None, typer.Option(help="The column that the model explains.")] = None,
+    model: Model = "logistic",
+    target: Target = None,
     delta: Delta = 1e-6,
-    features: Annotated[
-        str | None, typer.Option(help="Columns of X, separated by commas (all but the target).")
+    features: Features = None,
+    adjacency: Adjacency = "add-remove",
+    plan: Annotated[
+        Path | None, typer.Option(help="A plan file of `noisewise plan`; else a quick one is made.")
     ] = None,
-    adjacency: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
-    steps: Annotated[int | None, typer.Option(help="Number of steps (10000).")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps (4000).")] = None,
+    public_sample: PublicRows = None,
     clamp: Annotated[
         bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
     ] = False,
@@ -81,19 +94,24 @@ def fit(
         from noisewise.data import Schema, Table
         from noisewise.fitting import fit as run_fit
         from noisewise.mechanism import Budget
+        from noisewise.planning import Plan
         from noisewise.storage import check_free
 
         check_free(output)
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
-        table = Table.read(data, Schema.from_toml(schema), clamp=clamp)
+        planned = None if plan is None else Plan.load(plan)
+        declared = Schema.from_toml(schema)
+        table = Table.read(data, declared, clamp=clamp)
         with _progress("Private fit") as progress:
             result = run_fit(
                 model,
                 table,
                 budget=budget,
                 target=target,
-                features=features.split(",") if features else None,
+                features=_listed(features),
+                plan=planned,
                 steps=steps,
+                public_sample=_sample(public_sample, declared),
                 insecure_seed=insecure_seed,
                 progress=progress,
             )
@@ -101,6 +119,109 @@ def fit(
         result.report(output / "report.html")
         _show_summary(result)
         _out.print(f"\nSaved to {output}; open {output / 'report.html'}")
+
+
+@app.command()
+def plan(
+    schema: Annotated[Path, typer.Argument(help="Declared columns: a TOML file.")],
+    rows: Annotated[int, typer.Option(help="Rows to plan for, from public knowledge.")],
+    epsilon: Epsilon,
+    model: Model = "logistic",
+    target: Target = None,
+    delta: Delta = 1e-6,
+    features: Features = None,
+    adjacency: Adjacency = "add-remove",
+    fits: Annotated[
+        int, typer.Option(help="Simulated fits for each design; 0 is a quick guess.")
+    ] = 24,
+    public_sample: PublicRows = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = Path(
+        "plan.toml"
+    ),
+) -> None:
+    """Choose every setting on simulated data and forecast the error bars; touches no row."""
+    with _one_line_errors():
+        from noisewise.data import Schema
+        from noisewise.mechanism import Budget
+        from noisewise.planning import plan as make_plan
+
+        declared = Schema.from_toml(schema)
+        with _progress("Simulated fits") as progress:
+            made = make_plan(
+                model,
+                like=declared,
+                n=rows,
+                budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
+                target=target,
+                features=_listed(features),
+                public_sample=_sample(public_sample, declared),
+                fits=fits,
+                progress=progress,
+            )
+        page = made.report(made.save(output).with_suffix(".html"))
+        _show_forecast(made.forecast)
+        _out.print(
+            f"\nSaved to {output}; open {page}\nNext: noisewise fit DATA --plan {output} ..."
+        )
+
+
+@app.command()
+def coverage(
+    schema: Annotated[Path, typer.Argument(help="Declared columns: a TOML file.")],
+    rows: Annotated[int, typer.Option(help="Rows of each simulated table.")],
+    epsilon: Epsilon,
+    model: Model = "logistic",
+    target: Target = None,
+    delta: Delta = 1e-6,
+    features: Features = None,
+    adjacency: Adjacency = "add-remove",
+    plan: Annotated[
+        Path | None, typer.Option(help="A plan file of `noisewise plan`; else one is made first.")
+    ] = None,
+    simulations: Annotated[int, typer.Option(help="Simulated tables, each fitted.")] = 500,
+    test_rows: Annotated[
+        int, typer.Option(help="New records a table to check predictions with (yes or no).")
+    ] = 0,
+    public_sample: PublicRows = None,
+    seed: Annotated[int, typer.Option(help="Of the simulation; no data are involved.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one a core.")] = 1,
+    backend: Annotated[str, typer.Option(help="joblib's: loky, dask or ray.")] = "loky",
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep finished groups here; a killed run goes on.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path(
+        "coverage.html"
+    ),
+) -> None:
+    """Are the error bars right? Private fits of simulated tables against the truth; no row read."""
+    with _one_line_errors():
+        from noisewise.data import Schema
+        from noisewise.mechanism import Budget
+        from noisewise.planning import Plan
+        from noisewise.validation import coverage as run_coverage
+
+        declared = Schema.from_toml(schema)
+        with _progress("Simulated fits") as progress:
+            found = run_coverage(
+                model,
+                like=declared,
+                n=rows,
+                budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
+                target=target,
+                features=_listed(features),
+                plan=None if plan is None else Plan.load(plan),
+                simulations=simulations,
+                public_sample=_sample(public_sample, declared),
+                test_rows=test_rows,
+                seed=seed,
+                jobs=jobs,
+                backend=backend,
+                folder=folder,
+                progress=progress,
+            )
+        page = found.report(output)
+        _show_coverage(found)
+        _out.print(f"\nPage: {page}")
 
 
 @app.command()
@@ -204,6 +325,54 @@ def _show_summary(result: Any) -> None:
     _out.print(grid)
     _out.print(str(result.privacy), highlight=False, markup=False)
     _out.print(f"\nStatus: {result.status.words}.")
+
+
+def _listed(names: str | None) -> list[str] | None:
+    return names.split(",") if names else None
+
+
+def _sample(path: Path | None, schema: Any) -> Any:
+    from noisewise.data import PublicSample
+
+    return None if path is None else PublicSample.read(path, schema)
+
+
+def _show_forecast(forecast: Any) -> None:
+    source = f"{forecast.fits} simulated fits" if forecast.fits else "an analytic guess"
+    _out.print(f"\nForecast, on the unconstrained scale, from {source}")
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("parameter", "sd before", "expected sd", "best possible"):
+        grid.add_column(heading)
+    columns = (forecast.prior_sd, forecast.sd, forecast.single_release_sd)
+    for name, *sds in zip(forecast.labels, *columns, strict=True):
+        grid.add_row(_escaped(name), *(f"{sd:.3g}" for sd in sds))
+    _out.print(grid)
+
+
+def _show_coverage(found: Any) -> None:
+    scores = found.scores
+    _out.print(f"\n{found.verdict.words}", style="bold", highlight=False, markup=False)
+    for line in found.verdict.lines:
+        _out.print(f"- {line}", highlight=False, markup=False)
+    _out.print(
+        f"joint coverage RMSE {found.rmse:.3f} (a perfect posterior: {found.floor:.3f}); floors of "
+        f"z mean {scores.z_mean_floor:.2f} and z sd {scores.z_sd_floor:.2f}; "
+        f"{scores.failed} of {scores.fits} fits failed",
+        highlight=False,
+    )
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
+    headings = ("parameter", "z mean", "z sd", "error", "reported sd", "bound", "plain z sd")
+    for heading in headings:
+        grid.add_column(heading)
+    for row in found.table():
+        grid.add_row(
+            _escaped(row["parameter"]),
+            f"{row['z_mean']:.2f}",
+            f"{row['z_sd']:.2f}",
+            *(f"{row[name]:.3g}" for name in ("error", "reported_sd", "single_release_sd")),
+            f"{row['plain_z_sd']:.2f}",
+        )
+    _out.print(grid)
 
 
 def _escaped(text: str) -> str:

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
-from noisewise.data import Table
+from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
 from noisewise.mechanism import Budget, Certificate, Mechanism, Release, issue
 from noisewise.mechanism.counting import count_release, noisy_count
-from noisewise.models import Glm, RowView, Target, bind, build_target, named_model
-from noisewise.planning import SIMULATED, Plan, first_guess
+from noisewise.models import Glm, RowView, Target, build_target, model_name, named_model
+from noisewise.planning import SIMULATED, Plan, first_guess, reference_rows, row_view
 from noisewise.posterior import METHODS, Outcome, infer
 from noisewise.result import Result
 
@@ -40,6 +40,7 @@ def fit(
     features: list[str] | None = None,
     plan: Plan | Settings | None = None,
     steps: int | None = None,
+    public_sample: PublicSample | None = None,
     posterior: str = "exact",
     draws: int = 4000,
     insecure_seed: int | None = None,
@@ -49,10 +50,11 @@ def fit(
 
     ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"`` or
     ``"path/to/model.py:function"``. Its arguments are columns of the table by name; ``X`` and
-    ``y`` are the design matrix and the ``target`` column. Without a ``plan``, one is made by
-    simulation first, for ``steps`` steps if given. If the schema declares no number of rows, a
-    noisy one is bought with about one percent of the budget. ``progress(done, steps)`` is called
-    as the run goes on.
+    ``y`` are the design matrix and the ``target`` column. Without a ``plan``, a quick one is made
+    by simulation first (`noisewise.plan` with ``fits=0``), for ``steps`` steps if given; covariates
+    are simulated from the schema, or taken from a ``public_sample``. If the schema declares no
+    number of rows, a noisy one is bought with about one percent of the budget. ``progress(done,
+    steps)`` is called as the run goes on.
 
     ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
     """
@@ -65,14 +67,14 @@ def fit(
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
     resolved = named_model(model, table.schema, target)
-    view = bind(resolved, table.schema, target, features)
+    view = row_view(resolved, table.schema, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     count = _row_count(table, budget, insecure_seed)
     budget.warn_if_delta_is_large(count.public)
     if plan is None:
         settings, source = _first_guess(built, view, count.public, budget, steps), SIMULATED
     else:
-        settings, source = _planned(plan, table, count.public)
+        settings, source = _planned(plan, table, count.public, budget)
     mechanism = Mechanism(
         clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
     ).calibrate(budget, count.releases)
@@ -80,10 +82,10 @@ def fit(
     trace = _run(assembly, table, view, insecure_seed, progress)
     certificate = _certificate(budget, mechanism, count, source, insecure_seed)
     rng = np.random.default_rng(insecure_seed)
-    outcome = infer(posterior, trace, assembly, settings, draws, rng)
-    plain = infer("naive", trace, assembly, settings, draws, rng)
+    covariates = reference_rows(view, count.public)
+    outcome = infer(posterior, trace, assembly, settings, draws, rng, covariates)
     asked = _asked(resolved, view, target, settings, posterior, count.public)
-    return _result(built, view, assembly, trace, outcome, plain, certificate, asked)
+    return _result(built, view, trace, outcome, certificate, asked)
 
 
 def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowCount:
@@ -110,10 +112,12 @@ def _first_guess(
     return first_guess(target, view, rows, budget, steps=steps)
 
 
-def _planned(plan: Plan | Settings, table: Table, rows: int) -> tuple[Settings, str]:
+def _planned(
+    plan: Plan | Settings, table: Table, rows: int, budget: Budget
+) -> tuple[Settings, str]:
     if isinstance(plan, Settings):
         return plan, "set by the caller"
-    plan.warn_if_it_does_not_fit(table.schema, rows)
+    plan.warn_if_it_does_not_fit(table.schema, rows, budget)
     return plan.settings, plan.source
 
 
@@ -166,9 +170,8 @@ def _asked(
     rows: int,
 ) -> dict[str, Any]:
     """What was asked for, as plain data: all of it public."""
-    name = model.family if isinstance(model, Glm) else getattr(model, "__name__", "model")
     return {
-        "model": name,
+        "model": model_name(model),
         "target": target,
         "arguments": list(view.arguments),
         "encoding": [] if view.encoder is None else view.encoder.describe(),
@@ -182,16 +185,14 @@ def _asked(
 def _result(
     target: Target,
     view: RowView,
-    assembly: Assembly,
     trace: Trace,
     outcome: Outcome,
-    plain: Outcome,
     certificate: Certificate,
     asked: dict[str, Any],
 ) -> Result:
-    def latents(frame_draws: np.ndarray) -> dict[str, np.ndarray]:
-        theta = assembly.frame.to_model(jnp.asarray(frame_draws, jnp.float32))
-        return {name: np.asarray(value) for name, value in target.constrain(theta).items()}
+    def latents(theta: np.ndarray) -> dict[str, np.ndarray]:
+        found = target.constrain(jnp.asarray(theta, jnp.float32))
+        return {name: np.asarray(value) for name, value in found.items()}
 
     names = view.feature_names
     coordinates = {}
@@ -200,7 +201,7 @@ def _result(
     ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
     return Result(
         draws=latents(outcome.draws),
-        plain=latents(plain.draws),
+        plain=latents(outcome.plain),
         privacy=certificate,
         status=outcome.status,
         asked=asked,

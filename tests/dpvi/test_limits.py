@@ -108,7 +108,9 @@ def test_the_mechanism_adds_nothing_when_clip_and_noise_are_off(name, clip_prior
     # A clip norm no record reaches; the grid then resolves a gradient to clip / 2^16.
     grid = make_grid(200.0, rule.released, n, 1.0)
     draws = Draws(jnp.arange(n), jnp.int32(0), jnp.int32(n), jnp.zeros(rule.released, jnp.int32))
-    setting = Setting(used, grid, jnp.zeros(rule.released), 1.0, float(n), jnp.ones(()), jnp.inf)
+    setting = Setting(
+        used, grid, jnp.zeros(rule.released), 1.0, float(n), jnp.ones(()), jnp.ones(()), jnp.inf
+    )
     program = Program(rule, PARTICLES, Passes(n, 1), False, clip_prior)
     batch = target.prepare(rows, used.frame)
     found = _gradient(program, setting, batch, parameters, key, draws)

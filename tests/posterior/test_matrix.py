@@ -27,7 +27,13 @@ def statistics(phi, g, full=True):
 def matrix_model(phi, g, noise, sd=1.0, width=1e3):
     dim = phi.shape[1]
     return matrix.MatrixModel(
-        statistics(phi, g), KAPPA, noise**2, np.zeros(dim), np.eye(dim) / width**2, sd
+        statistics(phi, g),
+        KAPPA,
+        noise**2,
+        np.zeros(dim),
+        np.eye(dim) / width**2,
+        np.eye(dim),
+        (sd,),
     )
 
 
@@ -121,7 +127,11 @@ def test_the_modes_gradient_is_right():
     rng = np.random.default_rng(1)
     spread, cross = rng.normal(size=(2, 3, 3))
     regression = matrix._Regression(
-        np.array([1.0, 2.0, 0.5]), spread @ spread.T + np.eye(3), cross + 3 * np.eye(3), 0.7
+        np.array([1.0, 2.0, 0.5]),
+        spread @ spread.T + np.eye(3),
+        cross + 3 * np.eye(3),
+        np.diag([1.0, 1.5, 0.7]),
+        0.7,
     )
     captured = {}
     original = matrix.minimize
@@ -132,7 +142,7 @@ def test_the_modes_gradient_is_right():
 
     matrix.minimize = capture
     try:
-        mode = matrix._mode(regression)
+        _, mode, _ = matrix._mode(regression, np.zeros((3, 3)))
     finally:
         matrix.minimize = original
     point = 0.3 * rng.normal(size=6)

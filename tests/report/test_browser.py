@@ -30,9 +30,10 @@ _FLAGS = (
     "--enable-logging=stderr",
 )
 
-pytestmark = pytest.mark.skipif(
+needs_browser = pytest.mark.skipif(
     _BROWSER is None, reason=f"no browser on PATH (looked for {', '.join(_NAMES)})"
 )
+pytestmark = needs_browser
 
 # The page allows no scripts of its own, so it is looked at from outside: from a page around it.
 _AROUND = """<!DOCTYPE html><body style="margin: 0">
@@ -72,7 +73,7 @@ def _chromium(tmp_path, *arguments) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
 
 
-def _seen(tmp_path, page: str, width: int) -> dict:
+def looked_at(tmp_path, page: str, width: int) -> dict:
     """What the page looks like from outside, at this width."""
     around = _AROUND.replace("%d000", str(width)).replace("%s", html.escape(page))
     (tmp_path / "around.html").write_text(around, encoding="utf-8")
@@ -100,7 +101,7 @@ def crowded(make_result, tmp_path_factory) -> str:
 
 @pytest.mark.parametrize(("width", "drawing"), [(1200, "wide"), (700, "wide"), (390, "narrow")])
 def test_the_page_as_it_is_rendered(crowded, tmp_path, width, drawing):
-    seen = _seen(tmp_path, crowded, width)
+    seen = looked_at(tmp_path, crowded, width)
     assert seen["width"] == width
     assert seen["needed"] <= width, "the page scrolls sideways"
     assert seen["figures"] == [drawing] * 3

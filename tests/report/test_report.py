@@ -19,7 +19,7 @@ from noisewise.report.intervals import interval_rows, per_unit_rows
 HOSTILE = "<script>alert(1)</script> & \"'$x_1$"
 
 
-class _Reader(HTMLParser):
+class Reader(HTMLParser):
     """Tags with attributes, and the text as a reader would see it."""
 
     def __init__(self, page: str) -> None:
@@ -68,7 +68,7 @@ def page(make_result, usual, tmp_path):
 
 
 def test_every_section_is_there(page):
-    reader = _Reader(page())
+    reader = Reader(page())
     ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
     assert ids == ["asked", "intervals", "spent", "trace", "check", "fine-print"]
     assert "Logistic regression of visited" in reader.text
@@ -80,7 +80,7 @@ def test_every_section_is_there(page):
 
 
 def test_the_promises_are_in_plain_words(page):
-    text = _Reader(page()).text
+    text = Reader(page()).text
     assert "exp(1) = 2.72 times as likely" in text
     assert "at most 73% sure" in text
     assert "1 in 1,000,000" in text
@@ -89,17 +89,17 @@ def test_the_promises_are_in_plain_words(page):
 
 
 def test_replace_one_is_described_as_such(page):
-    text = _Reader(page(adjacency="replace-one")).text
+    text = Reader(page(adjacency="replace-one")).text
     assert "one row is exchanged for any other" in text
     assert "a single row more" not in text
 
 
 def test_a_large_delta_is_called_out(page):
-    assert "not well below one over the number of rows" in _Reader(page(rows=5_000_000)).text
+    assert "not well below one over the number of rows" in Reader(page(rows=5_000_000)).text
 
 
 def test_features_can_be_read_in_units(page):
-    text = _Reader(page()).text
+    text = Reader(page()).text
     assert "real in [0, 100]; guess: mean 45, sd 15" in text
     assert "(x − 45) / 15" in text
     assert "b / 15" in text
@@ -116,7 +116,7 @@ def test_coefficients_per_unit_keep_the_predictor(make_result):
 
 
 def test_the_table_has_the_results_numbers(make_result, page):
-    result, text = make_result(), _Reader(page()).text
+    result, text = make_result(), Reader(page()).text
     for label, row in result.summary().iterrows():
         mean, sd = (f"{row[key]:.3f}".replace("-", "−") for key in ("mean", "sd"))
         assert f"{label} {mean} {sd}" in text
@@ -128,7 +128,7 @@ def test_the_table_has_the_results_numbers(make_result, page):
 
 
 def test_the_ledger_is_complete(make_result, page):
-    text = _Reader(page()).text
+    text = Reader(page()).text
     certificate = make_result().privacy
     assert f"Epsilon {certificate.epsilon_spent:.4f} of 1 was spent" in text
     assert "gradients Gaussian on a Poisson sample 5,000 0.1 40" in text
@@ -142,11 +142,11 @@ def test_an_overspent_budget_is_called_out(make_result, tmp_path):
     result = make_result()
     overspent = dataclasses.replace(result.privacy, epsilon_spent=1.5)
     path = write_report(dataclasses.replace(result, privacy=overspent), tmp_path / "fit.html")
-    assert "more than the budget allows" in _Reader(path.read_text("utf-8")).text
+    assert "more than the budget allows" in Reader(path.read_text("utf-8")).text
 
 
 def test_burn_in_is_marked_and_told(page):
-    text = _Reader(page()).text
+    text = Reader(page()).text
     assert "Burn-in ended at step 1,000" in text
     assert text.count("burn-in ends at step 1,000") == 2  # wide and narrow drawing
 
@@ -161,7 +161,7 @@ def test_a_status_that_is_not_ok_has_a_banner(page, status):
 
 
 def test_not_private_is_said_first_and_everywhere(page):
-    reader = _Reader(page(reasons=("insecure_seed=3: whoever knows it can undo the noise",)))
+    reader = Reader(page(reasons=("insecure_seed=3: whoever knows it can undo the noise",)))
     assert "NOT PRIVATE" in reader.text
     assert "insecure_seed=3: whoever knows it can undo the noise" in reader.text
     assert "without a privacy guarantee" in reader.text
@@ -171,7 +171,7 @@ def test_not_private_is_said_first_and_everywhere(page):
 
 
 def test_plain_intervals_are_never_called_noise_aware(page):
-    text = _Reader(page(posterior="naive")).text
+    text = Reader(page(posterior="naive")).text
     assert "These are plain DPVI intervals, as asked for" in text
     assert "noise-aware posterior" not in text
 
@@ -187,7 +187,7 @@ def test_names_are_escaped_everywhere(make_result, tmp_path):
         extra={f"{HOSTILE}!": np.random.default_rng(1).normal(size=(800, 2))},
     )
     page = write_report(result, tmp_path / "fit.html").read_text("utf-8")
-    reader = _Reader(page)
+    reader = Reader(page)
     tags = {tag for tag, _ in reader.tags}
     assert not tags & {"script", "b", "img", "iframe", "object", "link"}
     assert page.count("<svg ") == page.count("</svg>") == 6
@@ -201,7 +201,7 @@ def test_the_page_needs_nothing_besides_itself(page):
     assert "http://" not in found
     assert "https://" not in found
     assert "@import" not in found
-    for tag, attributes in _Reader(found).tags:
+    for tag, attributes in Reader(found).tags:
         assert tag not in ("script", "link", "iframe", "img", "object", "base")
         for name in ("src", "href", "xlink:href", "srcset", "data"):
             assert (attributes.get(name) or "#").startswith("#")
@@ -234,7 +234,7 @@ def test_the_page_is_the_same_every_time(usual, make_result, tmp_path):
 
 def test_many_parameters_are_plotted_in_part_and_tabled_in_full(page):
     found = page(tuple(f"x[{i}]" for i in range(55)))
-    text = _Reader(found).text
+    text = Reader(found).text
     assert "The first 40 of 55 parameters" in text
     assert ">x[39]</text>" in found
     assert ">x[40]</text>" not in found
@@ -256,7 +256,7 @@ def test_a_diverged_fit_still_has_a_page(make_result, tmp_path):
     nowhere = {"coefficients": np.full((800, 3), np.nan)}
     trace = {**result.trace, "means": np.full((50, 3), np.nan), "curvature": np.array(np.nan)}
     broken = dataclasses.replace(result, draws=nowhere, plain=nowhere, trace=trace)
-    text = _Reader(write_report(broken, tmp_path / "fit.html").read_text("utf-8")).text
+    text = Reader(write_report(broken, tmp_path / "fit.html").read_text("utf-8")).text
     assert "the draws are not finite" in text
     assert "no finite trace" in text
     assert "n/a" in text
@@ -265,7 +265,7 @@ def test_a_diverged_fit_still_has_a_page(make_result, tmp_path):
 
 def test_a_bare_result_has_a_page(make_result, tmp_path):
     bare = dataclasses.replace(make_result(), plain={}, asked={}, trace={}, coordinates={})
-    text = _Reader(write_report(bare, tmp_path / "fit.html").read_text("utf-8")).text
+    text = Reader(write_report(bare, tmp_path / "fit.html").read_text("utf-8")).text
     assert "The result holds no trace." in text
     assert "coefficients[0]" in text
     assert "plain : " not in text
@@ -280,11 +280,11 @@ def test_a_bare_result_has_a_page(make_result, tmp_path):
     ],
 )
 def test_curvature_as_a_matrix_or_a_vector(page, curvature, words):
-    assert words in _Reader(page(curvature=curvature)).text
+    assert words in Reader(page(curvature=curvature)).text
 
 
 def test_curvature_without_a_simulated_one_is_not_compared_with_it(page):
-    text = _Reader(page(settings={"clip_norm": 1.0, "curvature": None})).text
+    text = Reader(page(settings={"clip_norm": 1.0, "curvature": None})).text
     assert "1 has no special meaning" in text
     assert "whitened" not in text
 

@@ -7,7 +7,8 @@ a `Table` holds rows, and only the mechanism may read them.
 from noisewise.data.column import Column
 from noisewise.data.encoding import Encoder
 from noisewise.data.errors import DataError, SchemaError
+from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
 
-__all__ = ["Column", "DataError", "Encoder", "Schema", "SchemaError", "Table"]
+__all__ = ["Column", "DataError", "Encoder", "PublicSample", "Schema", "SchemaError", "Table"]

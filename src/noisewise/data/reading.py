@@ -19,7 +19,7 @@ from noisewise.data.column import Column
 from noisewise.data.errors import DataError
 from noisewise.data.schema import Schema
 
-__all__ = ["read_columns", "read_file"]
+__all__ = ["column_names", "read_columns", "read_file"]
 
 # How files spell a missing number. Text columns are compared with their categories instead.
 _MISSING = ("", "-", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nat")
@@ -28,14 +28,23 @@ _TRUE_OR_FALSE = {"true": "1", "false": "0"}
 
 def read_columns(data: Any, schema: Schema, *, ignore_undeclared: bool) -> dict[str, np.ndarray]:
     """The declared columns of a frame, a dict or a structured array, as they come, by name."""
-    if isinstance(data, Mapping):
-        names, fetch = list(data), lambda name: _array_of(name, data[name])
-    elif isinstance(data, np.ndarray) and data.dtype.names:
-        names, fetch = list(data.dtype.names), lambda name: _array_of(name, data[name])
-    else:
-        names, fetch = _open_frame(data)
+    names, fetch = _open(data)
     sources = _sources(names, schema, ignore_undeclared=ignore_undeclared)
     return {column.name: _gather(column, sources[column.name], fetch) for column in schema}
+
+
+def column_names(data: Any) -> list[str]:
+    """The names of the columns of a frame, a dict or a structured array."""
+    return _open(data)[0]
+
+
+def _open(data: Any) -> tuple[list[Any], Callable[[str], np.ndarray]]:
+    """The names of the columns, and a function that fetches one of them."""
+    if isinstance(data, Mapping):
+        return list(data), lambda name: _array_of(name, data[name])
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return list(data.dtype.names), lambda name: _array_of(name, data[name])
+    return _open_frame(data)
 
 
 def read_file(

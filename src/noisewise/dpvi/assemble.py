@@ -20,6 +20,8 @@ from noisewise.models import Frame, Target, identity_frame, whitened_frame
 __all__ = ["Assembly", "assemble", "build_rule"]
 
 _PRIOR_SDS = 12.0
+_SHARE_POWER = 3
+_LEAST_SHARE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,7 @@ def assemble(
         sampling_rate=mechanism.sampling_rate,
         rows=float(rows),
         step_size=jnp.asarray(_step_size(settings, mechanism, precondition), jnp.float32),
+        early=jnp.asarray(_early(settings, rule, frame), jnp.float32),
         limit=jnp.asarray(_limit(settings, rule, frame), jnp.float32),
     )
     schedule = decaying_schedule(settings.steps, settings.boost, settings.burn_in)
@@ -100,6 +103,21 @@ def _step_size(settings: Settings, mechanism: Mechanism, precondition: np.ndarra
     assert settings.rate is not None  # Settings checks that one of the two is there
     # In the whitened frame the simulated curvature is one.
     return np.full(parameters, curvature_step(settings.rate, mechanism.sampling_rate, 1.0))
+
+
+def _early(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
+    """Exponents by which coordinates with little way to go take smaller early steps.
+
+    While others are far from home, such a coordinate would be driven off: residuals of a start far
+    away inflate a regression's noise, which then slows its weights. So first steps shrink with the
+    cube of the prior's sd, and this is given up as the schedule falls to one.
+    """
+    exponents = np.ones(rule.parameters)
+    if settings.prior_precision is not None and settings.boost > 1:
+        far = frame.prior_sd(settings.prior_precision)
+        share = np.maximum((far / far.max()) ** _SHARE_POWER, _LEAST_SHARE)
+        exponents[: rule.target.dim] += np.log(share) / np.log(settings.boost)
+    return exponents
 
 
 def _limit(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:

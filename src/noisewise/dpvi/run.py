@@ -63,6 +63,8 @@ class Setting(NamedTuple):
     rows: float
     """The public number of rows; only ``clip_prior`` divides by it."""
     step_size: Array
+    early: Array
+    """Exponent of the schedule's multiplier, per parameter: one follows it, less lags behind."""
     limit: Array
     """Iterates are kept within plus and minus this: a far excursion of the noise must not run away
     to where a model's own prior overflows. Public, so it is post-processing."""
@@ -102,7 +104,8 @@ def _move(
 ) -> _State:
     """The optimiser's step: post-processing of what was released."""
     if program.optimiser is None:
-        moved = state.parameters - multiplier * setting.step_size * gradient
+        step = setting.step_size * multiplier**setting.early
+        moved = state.parameters - step * gradient
         inner = state.optimiser
     else:
         scaled = gradient / setting.sampling_rate

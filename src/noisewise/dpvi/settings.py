@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,6 @@ class Settings:
     full_curvature: bool = True
     curvature_sd: float = 1.0
     """Prior sd of the curvature's logarithm (of its eigenvalues') around the simulated one."""
-    bend: float = 0.0
-    """Simulated bias of the optimum, in posterior sds, per squared posterior sd of wander: what the
-    gradient's curving away from its linear model may amount to. Added to the error bars."""
     paper_priors: bool = False
     """Use App. H.3's priors, built from the trace, instead of simulated ones."""
     scale_map: str = "softplus"
@@ -56,6 +53,10 @@ class Settings:
     """Inverse covariance of the model's prior in the unconstrained space."""
     start: np.ndarray | None = None
     """Initial means in the unconstrained space; None is ``location``."""
+    shift: np.ndarray | None = None
+    """What simulated fits were off by on average, in reported sds per coordinate; taken off."""
+    stretch: np.ndarray | None = None
+    """Sd of simulated fits' errors in reported sds: factor on the error bars."""
 
     def __post_init__(self) -> None:
         positive("clip_norm", self.clip_norm)
@@ -80,6 +81,17 @@ class Settings:
         if not 0 <= self.burn_in < 1:
             raise NoisewiseError(f"burn_in must be in [0, 1), got {self.burn_in!r}")
 
+    def with_recalibration(self, shift: np.ndarray, stretch: np.ndarray) -> Settings:
+        """A copy that moves and stretches posteriors by this much."""
+        return replace(self, shift=shift, stretch=stretch)
+
+    def recalibrated(self, theta: np.ndarray) -> np.ndarray:
+        """Draws (draws x coordinates) moved and stretched as simulated fits have taught."""
+        if self.shift is None or self.stretch is None:
+            return theta
+        mean = theta.mean(0)
+        return mean - self.shift * theta.std(0) + self.stretch * (theta - mean)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return {
@@ -90,7 +102,8 @@ class Settings:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Settings:
         """Back from `to_dict`."""
-        arrays = ("location", "curvature", "prior_precision", "start", "step_factor")
+        arrays = {"location", "curvature", "prior_precision", "start", "step_factor"}
+        arrays |= {"shift", "stretch"}
         given: dict[str, Any] = {
             name: np.asarray(value, float) if name in arrays and value is not None else value
             for name, value in plain.items()

@@ -5,7 +5,7 @@ from noisewise.models.build import build_target
 from noisewise.models.frame import Frame, identity_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
-from noisewise.models.named import named_model
+from noisewise.models.named import model_name, named_model
 from noisewise.models.target import Rows, Target
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "identity_frame",
     "linear",
     "logistic",
+    "model_name",
     "named_model",
     "poisson",
     "whitened_frame",

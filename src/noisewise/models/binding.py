@@ -29,6 +29,8 @@ class RowView:
     schema: Schema
     arguments: tuple[str, ...]
     encoder: Encoder | None = None
+    sample: dict[str, np.ndarray] | None = None
+    """Arrays of a public sample, from which simulated rows take their covariates."""
 
     def rows(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The model's row arguments, from a table's arrays."""
@@ -41,8 +43,13 @@ class RowView:
         return {name: found[name] for name in self.arguments}
 
     def simulate(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
-        """Made-up rows from the schema's declared marginals; no real row is looked at."""
-        return self.rows(self.schema.simulate(rng, n))
+        """Made-up rows from the schema's declared marginals, or from the public sample; no row of
+        the data is looked at."""
+        arrays = self.schema.simulate(rng, n)
+        if self.sample is not None:
+            picked = rng.integers(len(next(iter(self.sample.values()))), size=n)
+            arrays |= {name: column[picked] for name, column in self.sample.items()}
+        return self.rows(arrays)
 
     def bounds(self, argument: str) -> tuple[float, float] | None:
         """Declared bounds of an argument in its own units; None where it has none."""

@@ -25,6 +25,11 @@ class Frame(NamedTuple):
         """From frame coordinates to the model's unconstrained space; leading axes are kept."""
         return self.location + (z if self.factor is None else z @ self.factor.T)
 
+    def to_model_exactly(self, z: np.ndarray) -> np.ndarray:
+        """`to_model` on the host, in double precision."""
+        location = np.asarray(self.location, float)
+        return location + (z if self.factor is None else z @ np.asarray(self.factor, float).T)
+
     def from_model(self, theta: Array) -> Array:
         """The inverse of `to_model`."""
         shifted = theta - self.location

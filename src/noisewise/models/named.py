@@ -12,7 +12,12 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.models.glm import FAMILIES, Glm
 
-__all__ = ["named_model"]
+__all__ = ["model_name", "named_model"]
+
+
+def model_name(model: Callable[..., Any]) -> str:
+    """What to call a model in files and reports."""
+    return model.family if isinstance(model, Glm) else getattr(model, "__name__", "model")
 
 
 def named_model(

@@ -1,6 +1,22 @@
 """Hyper-parameters from simulation, before a single row is touched."""
 
-from noisewise.planning.first_guess import first_guess
-from noisewise.planning.plan import SIMULATED, Plan, plan
+from noisewise.planning.first_guess import STEPS, first_guess, sketch
+from noisewise.planning.forecast import Forecast, PlanError
+from noisewise.planning.plan import SIMULATED, Plan, plan, row_view
+from noisewise.planning.trials import SimulatedFits, Simulator, reference_rows, simulator
 
-__all__ = ["SIMULATED", "Plan", "first_guess", "plan"]
+__all__ = [
+    "SIMULATED",
+    "STEPS",
+    "Forecast",
+    "Plan",
+    "PlanError",
+    "SimulatedFits",
+    "Simulator",
+    "first_guess",
+    "plan",
+    "reference_rows",
+    "row_view",
+    "simulator",
+    "sketch",
+]

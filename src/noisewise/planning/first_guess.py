@@ -15,64 +15,143 @@ import numpy as np
 from noisewise._validate import integer_at_least
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget
-from noisewise.mechanism.accounting import gaussian_limit
-from noisewise.models import RowView, Target
-from noisewise.planning.simulation import PriorPredictive, bending, simulate_gradients
+from noisewise.models import RowView, Target, whitened_frame
+from noisewise.planning.simulation import (
+    PriorPredictive,
+    bending,
+    clipped_slopes,
+    simulate_gradients,
+)
+from noisewise.planning.single_release import (
+    SingleRelease,
+    candidate_norms,
+    sharpest,
+    single_release,
+)
 
-__all__ = ["first_guess"]
+__all__ = ["STEPS", "Sketch", "design", "first_guess", "release_sds", "sketch"]
 
-_STEPS = 10_000
+STEPS = 4000
 _LARGEST_BATCH = 4000
-_QUANTILES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
-_CURVATURE_LOSS = 0.02
 _FULL_CURVATURE_DIM = 200
-_BURN_IN = 0.2
-_BOOST = 10.0
+_BURN_IN = 0.1
 _LARGEST_RATE = 0.05
 _LARGEST_EARLY_RATE = 0.1
-_LEAST_TIME_CONSTANTS = 10.0
-_LEAST_WITH_COVARIATES = 100.0
-_MOST_TIME_CONSTANTS = 500.0
-_WIDEST = 1.5
+_LEAST_BOOST = 1.1
+_LEAST_TIME_CONSTANTS = 30.0
+_MOST_TIME_CONSTANTS = 200.0
+_KNOWN, _WIDEST = 0.1, 1.5
 
 
-class _Clip(NamedTuple):
-    norm: float
-    error: float
-    """Error, in posterior sds of a coordinate, that one release at this clip norm would have."""
+class Sketch(NamedTuple):
+    """What prior-predictive simulation says about a model, a number of rows and a budget."""
+
+    rows: int
+    simulated: PriorPredictive
+    precision: np.ndarray
+    """Of the prior, in the unconstrained space."""
+    curvature: np.ndarray
+    """Typical curvature of the posterior there."""
+    clip: SingleRelease
+    """The clip norm for descent, in the frame that the curvature whitens."""
+    release_sd: np.ndarray
+    """What the best single release would leave of each coordinate of the unconstrained space."""
+    bend: float
+    """Shift of the optimum, in posterior sds, by iterates that wander one of them."""
+    curvature_sd: float
+
+
+def sketch(
+    target: Target,
+    view: RowView,
+    rows: int,
+    budget: Budget,
+    simulated: PriorPredictive | None = None,
+) -> Sketch:
+    """Simulate gradients (unless they are there) and read everything off them that costs no fit."""
+    simulated = simulate_gradients(target, view) if simulated is None else simulated
+    white = whiten(target, simulated, rows)
+    factor, precision, curvature = white.factor, white.precision, white.curvature
+    releases = single_release(white.gradients, rows, white.prior, budget)
+    slopes = clipped_slopes(target, simulated, factor, candidate_norms(white.gradients))
+    best = sharpest(releases).covariance
+    return Sketch(
+        rows,
+        simulated,
+        precision,
+        curvature,
+        sharpest(releases, slopes),
+        np.sqrt(np.diag(factor @ best @ factor.T)),
+        bending(target, simulated, factor, rows),
+        _WIDEST if _has_covariates(target) and view.sample is None else _KNOWN,
+    )
+
+
+class Whitened(NamedTuple):
+    """Simulated gradients in the frame in which the typical curvature is the identity."""
+
+    gradients: np.ndarray
+    factor: np.ndarray
+    curvature: np.ndarray
+    precision: np.ndarray
+    """Of the prior, in the unconstrained space; ``prior`` is the same in the frame."""
+    prior: np.ndarray
+
+
+def whiten(target: Target, simulated: PriorPredictive, rows: int) -> Whitened:
+    """The frame for tables of so many rows."""
+    precision = np.linalg.inv(simulated.prior_covariance)
+    curvature = _curvature(simulated, precision, rows, target.block_sizes())
+    frame = whitened_frame(simulated.location, curvature, target.block_sizes())
+    assert frame.factor is not None  # it is whitened
+    factor = np.asarray(frame.factor, float)
+    gradients, prior = simulated.gradients @ factor, frame.precision(precision)
+    return Whitened(gradients, factor, curvature, precision, prior)
+
+
+def release_sds(
+    target: Target, simulated: PriorPredictive, rows: int, budget: Budget
+) -> np.ndarray:
+    """What the best single release would leave of each unconstrained coordinate."""
+    white = whiten(target, simulated, rows)
+    best = sharpest(single_release(white.gradients, rows, white.prior, budget)).covariance
+    return np.sqrt(np.diag(white.factor @ best @ white.factor.T))
+
+
+def design(
+    target: Target,
+    found: Sketch,
+    *,
+    steps: int = STEPS,
+    time_constants: float | None = None,
+    clip_factor: float = 1.0,
+    burn_in: float = _BURN_IN,
+    early_rate: float = _LARGEST_EARLY_RATE,
+) -> Settings:
+    """Means-only settings; what is not given is guessed."""
+    integer_at_least("steps", steps, 10)
+    constants = _time_constants(found) if time_constants is None else time_constants
+    rate = min(constants / steps, _LARGEST_RATE)
+    return Settings(
+        clip_norm=clip_factor * found.clip.clip_norm,
+        sampling_rate=min(0.1 if found.rows >= 1000 else 1.0, _LARGEST_BATCH / found.rows),
+        steps=steps,
+        burn_in=burn_in,
+        rate=rate,
+        boost=max(early_rate / rate, _LEAST_BOOST),
+        full_curvature=target.dim <= _FULL_CURVATURE_DIM,
+        curvature_sd=found.curvature_sd,
+        location=found.simulated.location,
+        curvature=found.curvature,
+        prior_precision=found.precision,
+    )
 
 
 def first_guess(
-    target: Target, view: RowView, rows: int, budget: Budget, *, steps: int = _STEPS
+    target: Target, view: RowView, rows: int, budget: Budget, *, steps: int = STEPS
 ) -> Settings:
-    """Means-only settings for ``rows`` records at this budget, from simulation alone."""
-    integer_at_least("steps", steps, 10)
-    simulated = simulate_gradients(target, view)
-    precision = np.linalg.inv(simulated.prior_covariance)
-    curvature = _curvature(simulated, precision, rows, target.block_sizes())
-    sampling_rate = min(0.1 if rows >= 1000 else 1.0, _LARGEST_BATCH / rows)
-    clip = _clip(simulated, curvature, rows, budget)
-    factor = np.linalg.inv(np.linalg.cholesky(curvature)).T
-    # Where covariates may differ from the schema's guess, the trace must tell the curvature.
-    least = _LEAST_WITH_COVARIATES if _has_covariates(target) else _LEAST_TIME_CONSTANTS
-    bend = bending(target, simulated, factor, rows)
-    constants = _time_constants(clip.error, bend, least)
-    rate = min(constants / steps, _LARGEST_RATE)
-    return Settings(
-        clip_norm=clip.norm,
-        sampling_rate=sampling_rate,
-        steps=steps,
-        burn_in=_BURN_IN,
-        rate=rate,
-        # The data's curvature may be several times the simulated one; early steps must not jump.
-        boost=float(np.clip(_LARGEST_EARLY_RATE / rate, 1.0, _BOOST)),
-        full_curvature=target.dim <= _FULL_CURVATURE_DIM,
-        bend=bend,
-        curvature_sd=_curvature_sd(simulated, precision, curvature, rows, target),
-        location=simulated.location,
-        curvature=curvature,
-        prior_precision=precision,
-    )
+    """Settings for ``rows`` records at this budget without a single simulated fit."""
+    return design(target, sketch(target, view, rows, budget), steps=steps)
 
 
 def _curvature(
@@ -109,66 +188,13 @@ def _has_covariates(target: Target) -> bool:
     return any(name not in generated for name, _, _ in target.layout.signature)
 
 
-def _curvature_sd(
-    simulated: PriorPredictive,
-    precision: np.ndarray,
-    curvature: np.ndarray,
-    rows: int,
-    target: Target,
-) -> float:
-    """How far the curvature may be from the simulated one: sd of its log-eigenvalues.
+def _time_constants(found: Sketch) -> float:
+    """c = rho T: as many as keep the shift from non-linearity at half of the reported sd.
 
-    Where every argument is generated by the model, simulation knows; covariates may be distributed
-    quite unlike the schema's guess, so with them the prior is left wide.
+    Wandering w posterior sds shifts the optimum by bend w^2 of them, and w^2 = c noise^2 / 2. The
+    shift is simulated and taken off after the fit; it should not be many error bars all the same.
     """
-    if _has_covariates(target):
-        return _WIDEST
-    factor = np.linalg.inv(np.linalg.cholesky(curvature)).T
-    records = simulated.gradients.shape[1]
-    spread = []
-    for gradients in simulated.gradients:
-        found = factor.T @ (rows * gradients.T @ gradients / records + precision) @ factor
-        spread.append(np.square(np.log(np.linalg.eigvalsh(found))).mean())
-    # A tenth covers the simulation's own error and what clipping takes.
-    return float(np.clip(np.sqrt(np.mean(spread) + 0.1**2), 0.1, _WIDEST))
-
-
-def _clip(simulated: PriorPredictive, curvature: np.ndarray, rows: int, budget: Budget) -> _Clip:
-    """The clip norm (whitened units) with the least total of noise and clipping bias.
-
-    Clipping also flattens the curvature that the posterior is read from, so norms that would take
-    more than two percent of it are out.
-    """
-    mu = gaussian_limit(budget.epsilon, budget.delta)
-    mu /= 2.0 if budget.adjacency == "replace-one" else 1.0
-    whitened = simulated.gradients @ np.linalg.inv(np.linalg.cholesky(curvature)).T
-    norms = np.linalg.norm(whitened, axis=-1)
-    records = whitened.shape[1]
-    typical = np.quantile(norms, _QUANTILES, axis=1)
-    best = None
-    for norm in 1.05 * np.unique(np.quantile(typical, [0.5, 0.75, 0.9, 1.0], axis=1)):
-        norm = max(float(norm), 1e-12)
-        cut = whitened * np.maximum(1 - norm / np.maximum(norms, 1e-30), 0.0)[..., None]
-        lost = (cut * whitened).sum((1, 2)) / np.maximum((whitened**2).sum((1, 2)), 1e-30)
-        if np.median(lost) > _CURVATURE_LOSS:
-            continue
-        # The simulated bias has a Monte Carlo error of its own, taken out in the mean.
-        bias = (rows * cut.mean(1)) ** 2 - rows**2 * cut.var(1) / records
-        noise = (norm / mu) ** 2
-        # In posterior sds, their own one included; capped, so that no odd parameter decides.
-        total = np.sqrt(1 + noise + np.maximum(bias.mean(1), 0.0))
-        error = float(np.minimum(total, 10 * np.sqrt(1 + noise)).mean())
-        if best is None or error < best[0]:
-            best = (error, _Clip(norm, math.sqrt(noise)))
-    assert best is not None  # the largest norm of all cuts nothing
-    return best[1]
-
-
-def _time_constants(error: float, bend: float, least: float) -> float:
-    """c = rho T: as many as keep the bias from non-linearity at a tenth of the reported sd.
-
-    Wandering w posterior sds shifts the optimum by bend w^2 of them, and w^2 = c error^2 / 2.
-    """
-    reported = math.sqrt(1 + error**2)
-    most = 0.2 * reported / max(bend * error**2, 1e-12)
-    return float(np.clip(most, least, _MOST_TIME_CONSTANTS))
+    noise = found.clip.noise
+    reported = math.sqrt(1 + noise**2)
+    most = reported / max(found.bend * noise**2, 1e-12)
+    return float(np.clip(most, _LEAST_TIME_CONSTANTS, _MOST_TIME_CONSTANTS))

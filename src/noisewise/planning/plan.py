@@ -1,38 +1,52 @@
-"""A plan: settings for a fit, what they were made for, and where they come from."""
+"""A plan: settings for a fit, what they were made for, and what to expect of it."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisewise._validate import integer_at_least
-from noisewise.data import Schema
+from noisewise._validate import NoisewiseError, integer_at_least, shown
+from noisewise.data import PublicSample, Schema
 from noisewise.dpvi import Settings
-from noisewise.mechanism import Budget
-from noisewise.models import bind, build_target, named_model
-from noisewise.planning.first_guess import first_guess
+from noisewise.mechanism import Budget, Release
+from noisewise.mechanism.counting import count_release
+from noisewise.models import RowView, bind, build_target, model_name, named_model
+from noisewise.planning.first_guess import STEPS, design, sketch
+from noisewise.planning.forecast import (
+    Forecast,
+    PlanError,
+    make_forecast,
+    refuse_if_hopeless,
+    what_would_work,
+)
+from noisewise.planning.search import DESIGNS, learn_recalibration, search
 
-__all__ = ["SIMULATED", "Plan", "plan"]
+__all__ = ["SIMULATED", "Plan", "count_cost", "plan", "row_view"]
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
+FITS, RECALIBRATION_FITS = 24, 128
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """Settings for one model, schema, number of rows and budget."""
+    """Settings for one model, schema, number of rows and budget, with a forecast."""
 
     settings: Settings
     rows: int
     schema: str
     """Fingerprint of the schema."""
+    budget: Budget
+    model: str
+    forecast: Forecast
     source: str = SIMULATED
 
-    def warn_if_it_does_not_fit(self, schema: Schema, rows: int) -> None:
-        """Warn when the table to be fitted is not the one that was planned for."""
+    def warn_if_it_does_not_fit(self, schema: Schema, rows: int, budget: Budget) -> None:
+        """Warn when what is to be fitted is not what was planned for."""
         if self.schema != schema.fingerprint():
             warnings.warn("the plan was made for another schema: plan again", stacklevel=3)
         if not 0.8 < rows / self.rows < 1.25:
@@ -40,6 +54,30 @@ class Plan:
                 f"the plan was made for {self.rows} rows, the table has about {rows}: plan again",
                 stacklevel=3,
             )
+        if self.budget != budget:
+            warnings.warn(
+                f"the plan was made for {self.budget}, this fit has {budget}: plan again",
+                stacklevel=3,
+            )
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan as TOML: readable, editable, and taken by `fit`."""
+        from noisewise.planning.files import write_plan
+
+        return write_plan(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a plan file."""
+        from noisewise.planning.files import read_plan
+
+        return read_plan(Path(path))
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page: what to expect, and the privacy-utility curve."""
+        from noisewise.report.plan_page import write_plan_page
+
+        return write_plan_page(self, Path(path))
 
 
 def plan(
@@ -50,15 +88,92 @@ def plan(
     budget: Budget,
     target: str | None = None,
     features: list[str] | None = None,
-    steps: int = 10_000,
+    steps: int = STEPS,
+    public_sample: PublicSample | None = None,
+    fits: int = FITS,
+    recalibrate: int = RECALIBRATION_FITS,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
-    """Choose clip norm, step size, sampling rate and the rest by simulation; touches no row.
+    """Choose clip norm, step sizes, burn-in and the rest by simulation; touches no row.
 
-    ``n`` is the number of rows to plan for: a public or a noised one.
+    ``n`` is the number of rows to plan for, from public knowledge. If the schema does not declare
+    it public, the fit will buy a noisy count for a hundredth of the budget, which is planned for.
+
+    A cheap analytic guess comes first, then whole simulated fits: ``fits`` for each of a few
+    designs, then ``recalibrate`` fresh ones with the winner, from which a shift and a stretch per
+    coordinate are learned and the forecast is made. ``fits=0`` leaves it at the guess, in seconds.
+
+    Covariates are made up from the schema, column by column, or taken from ``public_sample``.
+
+    Raises `PlanError` when nothing works at this budget, with what would.
     """
     integer_at_least("n", n, 2)
+    integer_at_least("steps", steps, 10)
+    integer_at_least("fits", fits, 0)
+    integer_at_least("recalibrate", recalibrate, 0)
+    if not isinstance(like, Schema):
+        raise NoisewiseError(f"like must be a noisewise.Schema, got {shown(like)}")
     resolved = named_model(model, like, target)
-    view = bind(resolved, like, target, features)
+    view = row_view(resolved, like, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
-    settings = first_guess(built, view, n, budget, steps=steps)
-    return Plan(settings=settings, rows=n, schema=like.fingerprint())
+    found = sketch(built, view, n, budget)
+    refuse_if_hopeless(built, found, budget)
+    settings, scores = design(built, found, steps=steps), None
+    if fits:
+        others = count_cost(like, budget)
+        total = fits * DESIGNS + recalibrate
+        counted = None if progress is None else _scaled(progress, fits, total)
+        trial = search(built, view, found, budget, others, steps=steps, fits=fits, progress=counted)
+        if not trial.works:
+            raise PlanError(
+                f"no design worked at epsilon {budget.epsilon:g} with {n} rows: of the best one's "
+                f"{fits} simulated fits {trial.scores.failed} failed and {trial.unsettled:.0%} did "
+                f"not settle; {what_would_work(built, found, budget)}, or narrower priors"
+            )
+        settings, scores = trial.settings, trial.scores
+        if recalibrate:
+            settings, scores = learn_recalibration(
+                built, view, found, settings, budget, others, recalibrate
+            )
+        if progress is not None:
+            progress(total, total)
+    return Plan(
+        settings=settings,
+        rows=n,
+        schema=like.fingerprint(),
+        budget=budget,
+        model=model_name(resolved),
+        forecast=make_forecast(built, found, budget, scores, settings.stretch),
+    )
+
+
+def row_view(
+    model: Callable[..., Any],
+    schema: Schema,
+    target: str | None,
+    features: list[str] | None,
+    public_sample: PublicSample | None,
+) -> RowView:
+    """How columns become the model's arguments, simulated ones from the public sample if any."""
+    view = bind(model, schema, target, features)
+    if public_sample is None:
+        return view
+    if not isinstance(public_sample, PublicSample):
+        raise NoisewiseError(
+            f"public_sample must be a noisewise.PublicSample, got {type(public_sample).__name__}: "
+            "wrap rows that are public in one; a Table's are not"
+        )
+    return replace(view, sample=public_sample.columns)
+
+
+def count_cost(schema: Schema, budget: Budget) -> tuple[Release, ...]:
+    """What the fit will pay for a noisy row count."""
+    if schema.rows is not None or budget.adjacency == "replace-one":
+        return ()
+    return (count_release(budget),)
+
+
+def _scaled(
+    progress: Callable[[int, int], None], fits: int, total: int
+) -> Callable[[int, int], None]:
+    return lambda done, _: progress(done * fits, total)

@@ -12,7 +12,7 @@ from jax import Array
 
 from noisewise.models import Rows, RowView, Target
 
-__all__ = ["PriorPredictive", "bending", "simulate_gradients"]
+__all__ = ["PriorPredictive", "bending", "clipped_slopes", "simulate_gradients"]
 
 _PARAMETERS = 128
 _FEWEST_PARAMETERS = 32
@@ -23,6 +23,8 @@ _CANDIDATES = 512
 _LOOK_RECORDS = 256
 _OUTSIDE = 0.05
 _DIRECTIONS = 16
+_SLOPE_PARAMETERS = 32
+_SLOPE_RECORDS = 512
 
 
 class PriorPredictive(NamedTuple):
@@ -65,6 +67,48 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     gradients = np.nan_to_num(np.stack(found), posinf=0.0, neginf=0.0)
     covariance = np.atleast_2d(np.cov(prior, rowvar=False))
     return PriorPredictive(prior.mean(0), covariance, gradients, list(thetas), rows)
+
+
+def clipped_slopes(
+    target: Target, simulated: PriorPredictive, factor: np.ndarray, clip_norms: np.ndarray
+) -> np.ndarray:
+    """Mean slope of a record's clipped gradient by the parameters, in the frame of ``factor``.
+
+    Made-up parameters (some of them) x clip norms x dim x dim. A clipped gradient still turns as
+    the parameters move, but no longer grows: clipping takes curvature away.
+    """
+    count = max(1, min(_SLOPE_PARAMETERS, len(simulated.thetas)))
+    wide, norms = jnp.asarray(factor, jnp.float32), jnp.asarray(clip_norms, jnp.float32)
+    found = []
+    for theta, table in zip(simulated.thetas[:count], simulated.rows[:count], strict=True):
+        some = {name: column[:_SLOPE_RECORDS] for name, column in table.items()}
+        found.append(np.asarray(_clipped_slopes(target, theta, wide, norms, some), float))
+    return np.nan_to_num(np.stack(found))
+
+
+@partial(jax.jit, static_argnums=0)
+def _clipped_slopes(
+    target: Target, theta: Array, factor: Array, clip_norms: Array, rows: Rows
+) -> Array:
+    def one(record: Rows) -> tuple[Array, Array]:
+        def loss(z: Array) -> Array:
+            return -target.log_likelihood(theta + factor @ z, record)
+
+        zero = jnp.zeros(len(theta))
+        return jax.grad(loss)(zero), jax.hessian(loss)(zero)
+
+    def add(total: Array, record: Rows) -> tuple[Array, None]:
+        gradient, hessian = one(record)
+        norm = jnp.sqrt(jnp.sum(gradient**2) + 1e-30)
+        unit = gradient / norm
+        turned = hessian - jnp.outer(unit, unit @ hessian)
+        each = jnp.where((norm <= clip_norms)[:, None, None], hessian, 0.0)
+        scale = jnp.where(norm > clip_norms, clip_norms / norm, 0.0)
+        return total + each + scale[:, None, None] * turned, None
+
+    start = jnp.zeros((len(clip_norms), len(theta), len(theta)))
+    total, _ = jax.lax.scan(add, start, rows)
+    return total / len(next(iter(rows.values())))
 
 
 def bending(

@@ -1,7 +1,7 @@
 """From a trace to a posterior that knows its noise."""
 
 from noisewise.posterior.burn_in import BurnIn, find_burn_in
-from noisewise.posterior.noise_aware import METHODS, Outcome, infer
+from noisewise.posterior.noise_aware import METHODS, Outcome, infer, infer_many
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 
 __all__ = [
@@ -12,4 +12,5 @@ __all__ = [
     "Status",
     "find_burn_in",
     "infer",
+    "infer_many",
 ]

@@ -3,9 +3,10 @@
     g_t ~ N(kappa A (phi_t - phi*), W),    A symmetric and positive definite
 
 Given the trace, the gradients are linear regression with known noise, quadratic in A. A's logarithm
-has a Gaussian prior around the simulated curvature, so A is positive definite by construction,
-whatever the trace can or cannot tell; its posterior is Gaussian around the mode in that logarithm
-(Gauss-Newton), and the optimum given A is Gaussian exactly. No Markov chain, no cost in steps.
+has a Gaussian prior around the curvature that the model expects, so A is positive definite by
+construction, whatever the trace can or cannot tell; its posterior is Gaussian around the mode in
+that logarithm (Gauss-Newton), and the optimum given A is Gaussian exactly. How far A may be from
+what is expected is itself judged by the evidence of the trace. No Markov chain, no cost in steps.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from noisewise.dpvi import TraceStatistics
+from noisewise.posterior.expected import Expected, optimum_prior
 from noisewise.posterior.status import NoiseAwarePosterior
 
 __all__ = ["MatrixModel", "infer"]
@@ -23,13 +25,13 @@ __all__ = ["MatrixModel", "infer"]
 _CURVATURE_DRAWS = 1000
 _EXACT_HESSIAN_DIM = 64
 _LARGEST_LOG = 12.0
-_LEAST_GAIN = 1e-3
+_WELL_KNOWN = 0.15
 
 
 class MatrixModel(NamedTuple):
     """Statistics with matrices, what is known of the noise, and priors.
 
-    Coordinates are the frame's, in which the simulated curvature is the identity.
+    Coordinates are the frame's, in which the curvature is of order one.
     """
 
     statistics: TraceStatistics
@@ -39,8 +41,12 @@ class MatrixModel(NamedTuple):
     prior_mean: np.ndarray
     prior_precision: np.ndarray
     """Inverse prior covariance of theta (parameters x parameters)."""
-    log_curvature_sd: float
-    """Prior sd of the log-eigenvalues of A around zero."""
+    curvature: np.ndarray
+    """The expected A: its prior's centre."""
+    log_curvature_sds: tuple[float, ...]
+    """Prior sds of the log-eigenvalues of A around the expected one's, of which the trace picks."""
+    expected: Expected | None = None
+    """What clipping and bending are expected to do; None is nothing."""
 
 
 class _Regression(NamedTuple):
@@ -52,33 +58,66 @@ class _Regression(NamedTuple):
     """kappa^2 times the centred second moment of the iterates."""
     cross: np.ndarray
     """kappa times the centred gradient-iterate moment."""
+    centre: np.ndarray
+    """R, the symmetric root of the expected A: A = R exp(S) R."""
     prior: float
-    """Prior density of S = log A: exp(-prior tr(S^2) / 2)."""
+    """Prior density of S: exp(-prior tr(S^2) / 2)."""
+
+
+class _Fit(NamedTuple):
+    """A's posterior at one width of its prior."""
+
+    evidence: float
+    log: np.ndarray
+    """S of the most probable A, in the basis of `_mode`."""
+    root: np.ndarray
+    """Symmetric root of the most probable A."""
+    factor: np.ndarray
+    """Cholesky factor of the precision of the deviations from it."""
+    basis: np.ndarray | None
+    """Turn in which those deviations are independent; None is as they come, jointly."""
+    prior_share: float
+    """The prior's share of that precision: one where the trace says nothing."""
 
 
 def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwarePosterior:
     """Draws from p(phi*, A | trace)."""
     variance = total_variance(model)
     dim = len(variance)
-    regression = _Regression(
-        1 / variance,
-        model.sampling_rate**2 * model.statistics.spread,
-        model.sampling_rate * model.statistics.cross,
-        # Off-diagonal entries get a variance that gives log-eigenvalues the wanted spread.
-        (dim + 1) / (2 * model.log_curvature_sd**2),
-    )
-    root = _half(_mode(regression))
-    count = min(draws, _CURVATURE_DRAWS)
-    deviations, prior_share = _deviations(regression, root, count, rng)
-    matrices, optimum_precision = _above_prior(
-        root @ _exponential(deviations) @ root, model.prior_precision
+    centre = _half(model.curvature)
+    fits: list[_Fit] = []
+    for log_sd in sorted(model.log_curvature_sds):
+        start = fits[-1].log if fits else np.zeros((dim, dim))
+        fits.append(_fit(_regression(model, variance, centre, log_sd), start))
+        if fits[-1].evidence < fits[0].evidence:
+            break  # a wider prior only loses from here on
+    best = max(fits, key=lambda fit: fit.evidence)
+    count = max(min(draws, 100), min(draws // 4, _CURVATURE_DRAWS))
+    deviations = _deviations(best, dim, count, rng)
+    curvature = best.root @ _exponential(deviations) @ best.root
+    responses, optimum_precision = optimum_prior(
+        _responses(model, curvature), model.prior_precision
     )
     chosen = rng.permutation(np.arange(draws) % count)
-    mean, precision = _optimum(model, variance, matrices, optimum_precision)
+    mean, precision = _optimum(model, variance, curvature, responses, optimum_precision)
     inverse_roots = np.linalg.inv(np.swapaxes(np.linalg.cholesky(precision), -1, -2))
     shock = rng.standard_normal((draws, dim, 1))
     optimum = mean[chosen] + (inverse_roots[chosen] @ shock)[..., 0]
-    return NoiseAwarePosterior(optimum, matrices[chosen], bool(prior_share < 0.5))
+    identified = min(model.log_curvature_sds) <= _WELL_KNOWN or best.prior_share < 0.5
+    return NoiseAwarePosterior(optimum, responses[chosen], bool(identified))
+
+
+def _regression(
+    model: MatrixModel, variance: np.ndarray, centre: np.ndarray, log_sd: float
+) -> _Regression:
+    return _Regression(
+        1 / variance,
+        model.sampling_rate**2 * model.statistics.spread,
+        model.sampling_rate * model.statistics.cross,
+        centre,
+        # Off-diagonal entries get a variance that gives log-eigenvalues the wanted spread.
+        (len(variance) + 1) / (2 * log_sd**2),
+    )
 
 
 def total_variance(model: MatrixModel) -> np.ndarray:
@@ -95,74 +134,91 @@ def total_variance(model: MatrixModel) -> np.ndarray:
     return np.maximum((stats.power - explained) / freedom, model.noise_variance)
 
 
-def _mode(regression: _Regression) -> np.ndarray:
-    """The most probable A, by quasi-Newton steps in its logarithm."""
+def _fit(regression: _Regression, start: np.ndarray) -> _Fit:
+    """Mode and precision of A, and the evidence for this prior, by Laplace's approximation."""
+    dim = len(regression.weight)
+    log, mode, loss = _mode(regression, start)
+    root = _half(mode)
+    # A = root exp(E) root; to first order A = mode + root E root, so the likelihood's quadratic
+    # form in E is tr(E P E Q) with P = root S root and Q = root W^-1 root.
+    left = root @ regression.spread @ root
+    right = (root * regression.weight) @ root
+    upper = np.triu_indices(dim)
+    twice = np.where(upper[0] == upper[1], 1.0, 2.0)
+    prior = regression.prior * twice
+    basis = None
+    if dim <= _EXACT_HESSIAN_DIM:
+        precision = _quadratic_form(left, right, upper)
+        precision[np.diag_indices_from(precision)] += prior
+        factor = np.linalg.cholesky(precision)
+        share = float(np.mean((np.linalg.inv(factor) ** 2).sum(0) * prior))
+        log_determinant = 2 * np.sum(np.log(np.diag(factor)))
+    else:
+        # Too many pairs for a matrix over them: turn to the basis of Q and keep the diagonal.
+        basis = np.linalg.eigh(right)[1]
+        p, q = np.diag(basis.T @ left @ basis), np.diag(basis.T @ right @ basis)
+        pairs = 0.5 * (np.outer(p, q) + np.outer(q, p))[upper] * twice + prior
+        factor, share = np.sqrt(pairs), float(np.mean(prior / pairs))
+        log_determinant = np.sum(np.log(pairs))
+    evidence = -loss + 0.5 * np.sum(np.log(prior)) - 0.5 * log_determinant
+    return _Fit(float(evidence), log, root, factor, basis, share)
+
+
+def _mode(regression: _Regression, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """The most probable S and A, by quasi-Newton steps in S from ``start``, and the loss there."""
     dim = len(regression.weight)
     upper = np.triu_indices(dim)
     both_sides = np.where(upper[0] == upper[1], 1.0, 2.0)
+    # In the basis and the units in which the loss is nearly round, a dozen steps suffice.
+    left = regression.centre @ regression.spread @ regression.centre
+    power, turn = np.linalg.eigh(left)
+    centre = regression.centre @ turn
+    weight = np.einsum("ki,k,ki->i", centre, regression.weight, centre)
+    pairs = 0.5 * (np.outer(power, weight) + np.outer(weight, power))[upper] + regression.prior
+    unit = 1 / np.sqrt(pairs * both_sides)
+    target = regression.weight[:, None] * regression.cross
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        log = np.zeros((dim, dim))
-        log[upper] = flat
-        log = log + np.triu(log, 1).T
+        log = _symmetric(unit * flat, upper, dim)
         values, vectors = np.linalg.eigh(log)
         values = np.clip(values, -_LARGEST_LOG, _LARGEST_LOG)
         exponentials = np.exp(values)
-        matrix = (vectors * exponentials) @ vectors.T
+        matrix = centre @ (vectors * exponentials) @ vectors.T @ centre.T
         weighted = regression.weight[:, None] * (matrix @ regression.spread)
-        target = regression.weight[:, None] * regression.cross
         value = 0.5 * np.sum(weighted * matrix) - np.sum(target * matrix)
         # The mean gradient, with a wide prior on the optimum, says 1/|A|: minus the log trace.
         value += 0.5 * regression.prior * np.sum(log * log) + np.trace(log)
         slope = weighted - target
+        slope = centre.T @ (0.5 * (slope + slope.T)) @ centre
         # Daleckii and Krein: the derivative of the exponential in its eigenbasis.
         gaps = values[:, None] - values[None, :]
         near = np.abs(gaps) < 1e-8
         ratios = (exponentials[:, None] - exponentials[None, :]) / np.where(near, 1.0, gaps)
         ratios = np.where(near, exponentials[:, None], ratios)
-        slope = vectors @ (ratios * (vectors.T @ (0.5 * (slope + slope.T)) @ vectors)) @ vectors.T
+        slope = vectors @ (ratios * (vectors.T @ slope @ vectors)) @ vectors.T
         slope = slope + regression.prior * log + np.eye(dim)
-        return float(value), slope[upper] * both_sides
+        return float(value), slope[upper] * both_sides * unit
 
-    found = minimize(loss, np.zeros(len(upper[0])), jac=True, method="L-BFGS-B")
-    log = np.zeros((dim, dim))
-    log[upper] = found.x
-    return _exponential((log + np.triu(log, 1).T)[None])[0]
+    options = {"ftol": 1e-8, "maxcor": 20}
+    found = minimize(loss, start[upper] / unit, jac=True, method="L-BFGS-B", options=options)
+    log = _symmetric(unit * found.x, upper, dim)
+    return log, centre @ _exponential(log[None])[0] @ centre.T, float(found.fun)
 
 
-def _deviations(
-    regression: _Regression, root: np.ndarray, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, float]:
-    """Symmetric Gaussian E with A = root exp(E) root, and the prior's share of its precision.
+def _symmetric(flat: np.ndarray, upper: tuple, dim: int) -> np.ndarray:
+    """Symmetric matrices from their upper triangles; leading axes are kept."""
+    whole = np.zeros((*flat.shape[:-1], dim, dim))
+    whole[..., upper[0], upper[1]] = flat
+    return whole + np.swapaxes(np.triu(whole, 1), -1, -2)
 
-    To first order A = mode + root E root, so the likelihood's quadratic form in E is
-    tr(E P E Q) with P = root S root and Q = root W^-1 root.
-    """
-    dim = len(root)
-    left = root @ regression.spread @ root
-    right = (root * regression.weight) @ root
+
+def _deviations(fit: _Fit, dim: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draws of the symmetric Gaussian E with A = root exp(E) root."""
     upper = np.triu_indices(dim)
-    twice = np.where(upper[0] == upper[1], 1.0, 2.0)
-    if dim <= _EXACT_HESSIAN_DIM:
-        precision = _quadratic_form(left, right, upper)
-    else:
-        # Too many pairs for a matrix over them: turn to the basis of Q and keep the diagonal.
-        turn = np.linalg.eigh(right)[1]
-        p, q = np.diag(turn.T @ left @ turn), np.diag(turn.T @ right @ turn)
-        pairs = 0.5 * (np.outer(p, q) + np.outer(q, p))[upper] * twice
-        precision = np.diag(pairs)
-    prior = regression.prior * twice
-    precision[np.diag_indices_from(precision)] += prior
-    lower = np.linalg.cholesky(precision)
-    flat = np.linalg.solve(lower.T, rng.standard_normal((len(prior), count))).T
-    inverse = np.linalg.inv(lower)
-    share = float(np.mean((inverse**2).sum(0) * prior))
-    symmetric = np.zeros((count, dim, dim))
-    symmetric[:, upper[0], upper[1]] = flat
-    symmetric = symmetric + np.swapaxes(np.triu(symmetric, 1), -1, -2)
-    if dim > _EXACT_HESSIAN_DIM:
-        symmetric = turn @ symmetric @ turn.T
-    return symmetric, share
+    normal = rng.standard_normal((len(upper[0]), count))
+    if fit.basis is None:
+        return _symmetric(np.linalg.solve(fit.factor.T, normal).T, upper, dim)
+    return fit.basis @ _symmetric((normal / fit.factor[:, None]).T, upper, dim) @ fit.basis.T
 
 
 def _quadratic_form(left: np.ndarray, right: np.ndarray, upper: tuple) -> np.ndarray:
@@ -176,33 +232,36 @@ def _quadratic_form(left: np.ndarray, right: np.ndarray, upper: tuple) -> np.nda
     return form + below * off[:, None]
 
 
-def _above_prior(
-    curvature: np.ndarray, prior_precision: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Curvatures raised to at least the prior's, and the optimum's prior precision given each.
-
-    Data only add to the prior's precision P. And theta's prior covariance is the optimum's, over
-    data sets, plus A^-1 for theta around it: so the optimum's is P^-1 - A^-1, and where data say
-    nothing the posterior is the prior, not wider.
-    """
-    root = np.linalg.cholesky(prior_precision)
-    inverse = np.linalg.inv(root)
-    values, vectors = np.linalg.eigh(inverse @ curvature @ inverse.T)
-    values = np.maximum(values, 1 + _LEAST_GAIN)[..., None, :]
-    turned = root @ vectors
-    back = np.swapaxes(turned, -1, -2)
-    return (turned * values) @ back, (turned * (values / (values - 1))) @ back
+def _responses(model: MatrixModel, curvature: np.ndarray) -> np.ndarray:
+    """M for every A: in the proportion that is expected of the two."""
+    if model.expected is None:
+        return curvature
+    inverse = np.linalg.inv(np.linalg.cholesky(model.curvature))
+    proportion = inverse @ np.asarray(model.expected.response) @ inverse.T
+    roots = np.linalg.cholesky(curvature)
+    return roots @ proportion @ np.swapaxes(roots, -1, -2)
 
 
 def _optimum(
-    model: MatrixModel, variance: np.ndarray, curvature: np.ndarray, optimum_precision: np.ndarray
+    model: MatrixModel,
+    variance: np.ndarray,
+    curvature: np.ndarray,
+    responses: np.ndarray,
+    optimum_precision: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and precision of the optimum given each A: it is Gaussian."""
-    stats, n = model.statistics, float(model.statistics.steps)
-    slope = model.sampling_rate * curvature
-    weighted = n * slope / variance
-    precision = weighted @ slope + optimum_precision
-    pull = (weighted @ (slope @ stats.parameters - stats.gradient)[..., None])[..., 0]
+    """Mean and precision of the optimum given each A and M: it is Gaussian.
+
+    Around the point c where things were simulated, the mean gradient at the mean iterate is
+    kappa (A (mean - c) + bias - M (phi* - c)), released with variance W / n.
+    """
+    stats, n, kappa = model.statistics, float(model.statistics.steps), model.sampling_rate
+    around, bias = stats.parameters, np.zeros_like(stats.parameters)
+    if model.expected is not None:
+        around, bias = np.asarray(model.expected.optimum), np.asarray(model.expected.bias)
+    weighted = n * kappa * responses / variance
+    precision = kappa * weighted @ responses + optimum_precision
+    known = curvature @ (stats.parameters - around) + bias + responses @ around
+    pull = (weighted @ (kappa * known - stats.gradient)[..., None])[..., 0]
     pull = pull + optimum_precision @ model.prior_mean
     return np.linalg.solve(precision, pull[..., None])[..., 0], precision
 

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
+from noisewise.models import Frame, Rows, Target
 from noisewise.posterior import exact, laplace, matrix, nuts
 from noisewise.posterior.burn_in import BurnIn, find_burn_in, within_reach
+from noisewise.posterior.expected import Expected, Surroundings, expect, optimum_prior
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 from noisewise.posterior.trace_model import Priors, TraceModel, paper_priors, planned_priors
 
-__all__ = ["METHODS", "Outcome", "infer", "trace_model"]
+__all__ = ["METHODS", "Outcome", "infer", "infer_many", "trace_model"]
 
 METHODS = ("exact", "nuts", "laplace", "naive")
+_ROUNDS = 3
+_LADDER = (0.1, 0.35)
+"""Widths of the curvature's prior that the trace may choose from, below the settings' own."""
 
 
 class Outcome(NamedTuple):
-    """Draws of theta in the frame's coordinates, and how it went."""
+    """Draws of theta in the model's unconstrained space, and how it went."""
 
     draws: np.ndarray
+    plain: np.ndarray
+    """Plain DPVI's draws: around the last iterate as if it were the optimum."""
     status: Status
     burn_in: BurnIn
     curvature: np.ndarray
     """Mean curvature over draws."""
+
+
+class _Kept(NamedTuple):
+    """A trace behind its burn-in."""
+
+    burn_in: BurnIn
+    statistics: TraceStatistics
 
 
 def infer(
@@ -35,44 +53,149 @@ def infer(
     settings: Settings,
     draws: int,
     rng: np.random.Generator,
+    covariates: Rows | None = None,
 ) -> Outcome:
-    """Mixture draws of theta (na-dpvi.txt eq. A7) from the trace alone."""
+    """Mixture draws of theta (na-dpvi.txt eq. A7) from the trace alone.
+
+    ``covariates`` are made-up rows of the model's arguments, from which it is simulated what
+    clipping and bending do to the gradients near the fit; without them, nothing is taken off.
+    """
+    return infer_many(method, [trace], assembly, settings, draws, [rng], covariates)[0]
+
+
+def infer_many(
+    method: str,
+    traces: Sequence[Trace],
+    assembly: Assembly,
+    settings: Settings,
+    draws: int,
+    rngs: Sequence[np.random.Generator],
+    covariates: Rows | None = None,
+) -> list[Outcome]:
+    """`infer` for many fits of one assembly, their simulations side by side on the device."""
     one_of("posterior", method, METHODS)
-    if not trace.finite:
-        shape = (draws, assembly.program.rule.target.dim)
-        return Outcome(np.full(shape, np.nan), Status.DIVERGED, BurnIn(0, False), np.array(np.nan))
+    kept = [_keep(trace, settings) if trace.finite else None for trace in traces]
+    expectations: list[Expected | None] = [None] * len(kept)
+    if covariates is not None and settings.full_curvature and settings.curvature is not None:
+        expectations = _expectations(kept, assembly, settings, covariates, rngs)
+    found = zip(traces, kept, expectations, rngs, strict=True)
+    return [
+        _diverged(assembly, draws)
+        if part is None
+        else _outcome(method, trace, part, expected, assembly, settings, draws, rng)
+        for trace, part, expected, rng in found
+    ]
+
+
+def _keep(trace: Trace, settings: Settings) -> _Kept:
     burn_in = find_burn_in(trace, settings.burn_in)
-    statistics = trace.statistics(burn_in.blocks)
+    return _Kept(burn_in, trace.statistics(burn_in.blocks))
+
+
+def _diverged(assembly: Assembly, draws: int) -> Outcome:
+    lost = np.full((draws, assembly.program.rule.target.dim), np.nan)
+    return Outcome(lost, lost, Status.DIVERGED, BurnIn(0, False), np.array(np.nan))
+
+
+def _outcome(
+    method: str,
+    trace: Trace,
+    kept: _Kept,
+    expected: Expected | None,
+    assembly: Assembly,
+    settings: Settings,
+    draws: int,
+    rng: np.random.Generator,
+) -> Outcome:
     way = "exact" if method == "naive" else method
-    found = _infer_optimum(way, statistics, assembly, settings, draws, rng)
+    found = _infer_optimum(way, kept.statistics, expected, assembly, settings, draws, rng)
+    theta = _theta(assembly, found, expected, rng)
     mean_curvature = found.curvature.mean(0)
-    reached = within_reach(statistics, found.optimum)
-    if settings.bend and method != "naive":
-        bias = settings.bend * float(np.mean(statistics.diagonal().spread / statistics.steps))
-        if settings.prior_precision is not None:
-            # No bias takes the optimum out of its prior.
-            bias = np.minimum(bias, assembly.frame.prior_sd(settings.prior_precision))
-        shock = rng.standard_normal(found.optimum.shape)
-        found = found._replace(optimum=found.optimum + bias * shock)
-    if method == "naive":
-        # Plain DPVI: the last iterate as if it were the optimum.
-        last = np.broadcast_to(np.asarray(trace.last, float), (draws, len(trace.last)))
-        curvature = np.broadcast_to(mean_curvature, (draws, *mean_curvature.shape))
-        found = found._replace(optimum=last, curvature=curvature)
-    theta = _theta(assembly, found, rng)
+    last = np.broadcast_to(np.asarray(trace.last, float), (draws, len(trace.last)))
+    curvature = np.broadcast_to(mean_curvature, (draws, *mean_curvature.shape))
+    ignorant = found._replace(optimum=last, curvature=curvature)
+    plain = _theta(assembly, ignorant, None, rng)
     status = Status.OK
     if not np.isfinite(theta).all():
         status = Status.DIVERGED
-    elif not (burn_in.settled and reached):
+    elif not (kept.burn_in.settled and within_reach(kept.statistics, found.optimum)):
         status = Status.NOT_CONVERGED
     elif not found.identified:
         status = Status.CURVATURE_UNIDENTIFIED
-    return Outcome(theta, status, burn_in, mean_curvature)
+    plain = assembly.frame.to_model_exactly(plain)
+    theta = settings.recalibrated(assembly.frame.to_model_exactly(theta))
+    shown = plain if method == "naive" else theta
+    return Outcome(shown, plain, status, kept.burn_in, mean_curvature)
+
+
+def _expectations(
+    kept: Sequence[_Kept | None],
+    assembly: Assembly,
+    settings: Settings,
+    covariates: Rows,
+    rngs: Sequence[np.random.Generator],
+) -> list[Expected | None]:
+    """What the model expects around every fit, its optimum moved by what is found a few times."""
+    alive = [i for i, part in enumerate(kept) if part is not None]
+    results: list[Expected | None] = [None] * len(kept)
+    if not alive:
+        return results
+    statistics = [part.statistics for part in kept if part is not None]
+    mean = np.stack([part.parameters for part in statistics])
+    kappa = assembly.setting.sampling_rate
+    gradient = np.stack([part.gradient for part in statistics]) / kappa
+    spread = np.stack([part.spread / part.steps for part in statistics])
+    jitter = 1e-9 * np.trace(spread, axis1=1, axis2=2)[:, None, None] * np.eye(mean.shape[1])
+    wander = np.linalg.cholesky(spread + jitter)
+    reach = 4 * np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
+    prior = _prior_precision(assembly, settings)
+    keys = jnp.stack([jax.random.PRNGKey(int(rngs[i].integers(2**31))) for i in alive])
+    optimum = mean
+    for _ in range(_ROUNDS):
+        around = Surroundings(jnp.asarray(optimum, jnp.float32), jnp.asarray(wander, jnp.float32))
+        found = _expect_many(
+            assembly.program.rule.target,
+            assembly.frame,
+            assembly.setting.grid.clip_norm,
+            assembly.setting.rows,
+            prior,
+            covariates,
+            around,
+            keys,
+        )
+        many = Expected(*(np.nan_to_num(np.asarray(part, float)) for part in found))
+        many = many._replace(
+            curvature=optimum_prior(many.curvature, prior)[0],
+            response=optimum_prior(many.response, prior)[0],
+        )
+        excess = (many.curvature @ (mean - optimum)[..., None])[..., 0] + many.bias - gradient
+        moved = optimum + np.linalg.solve(many.response, excess[..., None])[..., 0]
+        optimum = np.clip(moved, mean - reach, mean + reach)
+    for place, i in enumerate(alive):
+        results[i] = Expected(*(part[place] for part in many))
+    return results
+
+
+@partial(jax.jit, static_argnums=0)
+def _expect_many(
+    target: Target,
+    frame: Frame,
+    clip_norm: Any,
+    rows: Any,
+    prior: Any,
+    covariates: Rows,
+    around: Surroundings,
+    keys: Any,
+) -> Expected:
+    return jax.vmap(
+        lambda around, key: expect(target, frame, clip_norm, rows, prior, covariates, around, key)
+    )(around, keys)
 
 
 def _infer_optimum(
     method: str,
     statistics: TraceStatistics,
+    expected: Expected | None,
     assembly: Assembly,
     settings: Settings,
     draws: int,
@@ -85,7 +208,7 @@ def _infer_optimum(
                 f"posterior='{method}' has a diagonal curvature only: use posterior='exact', or "
                 "settings with full_curvature=False"
             )
-        return matrix.infer(_matrix_model(statistics, assembly, settings), draws, rng)
+        return matrix.infer(_matrix_model(statistics, expected, assembly, settings), draws, rng)
     model = trace_model(statistics, assembly, settings)
     return {"exact": exact, "nuts": nuts, "laplace": laplace}[method].infer(model, draws, rng)
 
@@ -123,7 +246,10 @@ def _prior_precision(assembly: Assembly, settings: Settings) -> np.ndarray:
 
 
 def _matrix_model(
-    statistics: TraceStatistics, assembly: Assembly, settings: Settings
+    statistics: TraceStatistics,
+    expected: Expected | None,
+    assembly: Assembly,
+    settings: Settings,
 ) -> matrix.MatrixModel:
     if settings.curvature is None:
         raise NoisewiseError(
@@ -131,23 +257,37 @@ def _matrix_model(
             "full_curvature=False"
         )
     dim = assembly.program.rule.target.dim
+    widest = settings.curvature_sd
     return matrix.MatrixModel(
         statistics,
         assembly.setting.sampling_rate,
         assembly.noise_variance,
         np.zeros(dim),
         _prior_precision(assembly, settings),
-        settings.curvature_sd,
+        np.eye(dim) if expected is None else np.asarray(expected.curvature),
+        (widest,) if expected is None else (*(s for s in _LADDER if s < widest), widest),
+        expected,
     )
 
 
-def _theta(assembly: Assembly, found: NoiseAwarePosterior, rng: np.random.Generator) -> np.ndarray:
-    """theta given optimum and curvature: the guide's draw, or N(optimum, A^-1) for means only."""
+def _theta(
+    assembly: Assembly,
+    found: NoiseAwarePosterior,
+    expected: Expected | None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """theta given optimum and curvature: the guide's draw, or N(optimum, A^-1) for means only.
+
+    Where clipping is expected to matter, A^-1 becomes the sandwich M^-1 B M^-1.
+    """
     drawn = assembly.program.rule.draw_theta(found.optimum, rng)
     if drawn is not None:
         return drawn
     shock = rng.standard_normal(found.optimum.shape)
     if found.curvature.ndim == 2:
         return found.optimum + shock * found.curvature**-0.5
+    if expected is not None:
+        inverse = np.linalg.inv(np.linalg.cholesky(expected.response))
+        shock = shock @ np.linalg.cholesky(inverse @ expected.scatter @ inverse.T).T
     roots = np.linalg.cholesky(found.curvature)
     return found.optimum + np.linalg.solve(np.swapaxes(roots, -1, -2), shock[..., None])[..., 0]

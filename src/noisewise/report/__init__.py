@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from noisewise._validate import NoisewiseError
 if TYPE_CHECKING:
     from noisewise.result import Result
 
-__all__ = ["write_report"]
+__all__ = ["write_page", "write_report"]
 
 
 def write_report(result: Result, path: Path) -> Path:
@@ -24,10 +25,18 @@ def write_report(result: Result, path: Path) -> Path:
     """
     from noisewise.report.page import render
 
+    return write_page(lambda: render(result), path)
+
+
+def write_page(render: Callable[[], str], path: Path) -> Path:
+    """Write what ``render`` gives, whole or not at all; a bad path is refused before it is called.
+
+    For every page alike: the parent folder is made, an existing file replaced.
+    """
     path = Path(path)
     if path.is_dir():
         raise NoisewiseError(f"{path} is a folder: name a file in it, such as {path / 'fit.html'}")
-    html = render(result)
+    html = render()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, html)

@@ -25,7 +25,21 @@ from noisewise.report.intervals import Interval, Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_LINES", "MOST_ROWS", "curvature_figure", "forest_figure", "trace_figure"]
+__all__ = [
+    "COLOURS",
+    "MOST_LINES",
+    "MOST_ROWS",
+    "NARROW",
+    "WIDE",
+    "canvas",
+    "curvature_figure",
+    "draw_both",
+    "forest_figure",
+    "panel",
+    "plain_tick",
+    "shortened",
+    "trace_figure",
+]
 
 MOST_ROWS = 40
 MOST_LINES = 12
@@ -34,7 +48,7 @@ WIDE, NARROW = 900, 356
 _HUES = 6
 _FONT_SIZE = 12.5
 _ROLES = ("ink", "muted", "rule", "paper", "shade", "aware", "plain", "faint")
-_STAND_IN = {
+COLOURS = {
     role: f"#0000{i + 1:02x}"
     for i, role in enumerate((*_ROLES, *(f"line{hue + 1}" for hue in range(_HUES))))
 }
@@ -46,7 +60,7 @@ def forest_figure(rows: list[Row], name: str) -> str:
     if not shown:
         return ""
     words = "Forest plot: the 95% and 50% intervals of the table below."
-    return _both("forest", words, lambda width: _forest(shown, name, width))
+    return draw_both("forest", words, lambda width: _forest(shown, name, width))
 
 
 def trace_figure(means: np.ndarray, ends: np.ndarray, burn_in: int) -> str:
@@ -55,7 +69,7 @@ def trace_figure(means: np.ndarray, ends: np.ndarray, burn_in: int) -> str:
     if not usable or not np.isfinite(means).any():
         return ""
     words = "Line plot: block means of the iterates over steps, with the burn-in shaded."
-    return _both("trace", words, lambda width: _trace(means, ends, burn_in, width))
+    return draw_both("trace", words, lambda width: _trace(means, ends, burn_in, width))
 
 
 def curvature_figure(values: np.ndarray, relative: bool, eigen: bool) -> str:
@@ -63,10 +77,10 @@ def curvature_figure(values: np.ndarray, relative: bool, eigen: bool) -> str:
     if values.size == 0 or not np.isfinite(values).all():
         return ""
     words = "Dot plot: the estimated curvature relative to the simulated one."
-    return _both("curvature", words, lambda width: _curvature(values, relative, eigen, width))
+    return draw_both("curvature", words, lambda width: _curvature(values, relative, eigen, width))
 
 
-def _both(name: str, words: str, draw: Callable[[int], Figure]) -> str:
+def draw_both(name: str, words: str, draw: Callable[[int], Figure]) -> str:
     """The figure for screens and paper, and for phones; the style sheet shows one of them."""
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
@@ -74,13 +88,13 @@ def _both(name: str, words: str, draw: Callable[[int], Figure]) -> str:
         "text.parse_math": False,  # a column may be called $x$
         "text.usetex": False,
         "font.size": _FONT_SIZE,
-        "text.color": _STAND_IN["ink"],
-        "axes.edgecolor": _STAND_IN["rule"],
-        "axes.labelcolor": _STAND_IN["muted"],
-        "xtick.color": _STAND_IN["rule"],
-        "ytick.color": _STAND_IN["rule"],
-        "xtick.labelcolor": _STAND_IN["muted"],
-        "ytick.labelcolor": _STAND_IN["ink"],
+        "text.color": COLOURS["ink"],
+        "axes.edgecolor": COLOURS["rule"],
+        "axes.labelcolor": COLOURS["muted"],
+        "xtick.color": COLOURS["rule"],
+        "ytick.color": COLOURS["rule"],
+        "xtick.labelcolor": COLOURS["muted"],
+        "ytick.labelcolor": COLOURS["ink"],
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.unicode_minus": True,
@@ -125,16 +139,17 @@ def _retouched(tag: str, prefix: str) -> str:
     tag = re.sub(r'(url\(#|href="#)', rf"\1{prefix}-", tag)
     tag = re.sub(r"font: ([0-9.]+px)[^;\"]*", r"font-size: \1", tag)
     tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
-    for role, stand_in in _STAND_IN.items():
+    for role, stand_in in COLOURS.items():
         tag = tag.replace(stand_in, f"var(--{role})")
     return tag
 
 
-def _canvas(width: int, height: float) -> Figure:
+def canvas(width: int, height: float) -> Figure:
+    """An empty figure of so many pixels."""
     return Figure(figsize=(width / 72, height / 72))
 
 
-def _panel(figure: Figure, left: float, top: float, right: float, bottom: float) -> Axes:
+def panel(figure: Figure, left: float, top: float, right: float, bottom: float) -> Axes:
     """Axes placed by pixels from the figure's left and top edges."""
     width, height = figure.get_size_inches() * 72
     return figure.add_axes(
@@ -156,10 +171,10 @@ def _extent(label: str) -> float:
     )
 
 
-def _shortened(label: str, room: float) -> str:
+def shortened(label: str, room: float) -> str:
     """A label that fits, ending in an ellipsis where it was cut; the table has it in full.
 
-    >>> _shortened("occupation=managerial", 100)
+    >>> shortened("occupation=managerial", 100)
     'occupation=…'
     """
     line = " ".join(label.split())
@@ -182,15 +197,15 @@ def _forest(rows: list[Row], name: str, width: int) -> Figure:
     heights = [len(group) * _LINE + _AXIS + _GAP for group in groups]
     compared = any(row.plain is not None for row in rows)
     legend = 48 if compared and width == NARROW else 30
-    figure = _canvas(width, legend + sum(heights) - _GAP + _TITLE * sum(titles))
-    labels = {id(row): _shortened(row.label, 260 if width > NARROW else 124) for row in rows}
+    figure = canvas(width, legend + sum(heights) - _GAP + _TITLE * sum(titles))
+    labels = {id(row): shortened(row.label, 260 if width > NARROW else 124) for row in rows}
     left = 12 + max(map(_extent, labels.values()))
     top = float(legend)
     for group, height, title in zip(groups, heights, titles, strict=True):
         if title:
-            _write(figure, 0, top + 15, _shortened(group[0].latent, width - 20), weight="bold")
+            _write(figure, 0, top + 15, shortened(group[0].latent, width - 20), weight="bold")
             top += _TITLE
-        axes = _panel(figure, left, top, width - 12, top + len(group) * _LINE)
+        axes = panel(figure, left, top, width - 12, top + len(group) * _LINE)
         _draw_group(axes, group, [labels[id(row)] for row in group], width)
         top += height
     _forest_legend(figure, left, width, name, compared)
@@ -201,29 +216,29 @@ def _draw_group(axes: Axes, group: list[Row], labels: list[str], width: int) -> 
     mark = 1.0 if width > NARROW else 0.6
     for place, row in enumerate(group):
         if place % 2 == 0:
-            axes.axhspan(place - 0.5, place + 0.5, color=_STAND_IN["shade"], lw=0, zorder=0)
+            axes.axhspan(place - 0.5, place + 0.5, color=COLOURS["shade"], lw=0, zorder=0)
         _draw_interval(axes, place - 0.15, row.aware, "aware", mark)
         if row.plain is not None and row.plain.finite:
             _draw_interval(axes, place + 0.21, row.plain, "plain", mark)
     low, high = axes.get_xlim()
     if low <= 0 <= high:
-        axes.axvline(0, color=_STAND_IN["muted"], lw=1, zorder=1)
+        axes.axvline(0, color=COLOURS["muted"], lw=1, zorder=1)
     axes.set_ylim(len(group) - 0.5, -0.5)
     axes.set_yticks(range(len(group)), labels)
     axes.tick_params(axis="y", length=0, pad=8)
     axes.tick_params(axis="x", length=4, pad=4)
     axes.xaxis.set_major_locator(MaxNLocator(6 if width > NARROW else 4))
-    axes.xaxis.set_major_formatter(FuncFormatter(_plain_tick))
+    axes.xaxis.set_major_formatter(FuncFormatter(plain_tick))
     axes.spines["left"].set_visible(False)
 
 
 def _draw_interval(axes: Axes, y: float, interval: Interval, role: str, mark: float) -> None:
-    colour = _STAND_IN[role]
+    colour = COLOURS[role]
     thin, thick, size = (1.6, 6.0, 6.5) if role == "aware" else (1.3, 3.6, 4.6)
     marker = "o" if role == "aware" else "D"
     axes.plot([interval.lower, interval.upper], [y, y], color=colour, lw=thin, zorder=2)
     axes.plot([interval.lower_half, interval.upper_half], [y, y], color=colour, lw=thick, zorder=3)
-    face = _STAND_IN["paper"]
+    face = COLOURS["paper"]
     axes.plot(
         interval.mean,
         y,
@@ -245,7 +260,7 @@ def _forest_legend(figure: Figure, left: float, width: int, name: str, compared:
     entries = [("aware", name, (start, 10))]
     if compared:
         entries.append(("plain", "plain DPVI (ignores the noise)", second))
-    axes = _panel(figure, 0, 0, width, 40)
+    axes = panel(figure, 0, 0, width, 40)
     axes.set_axis_off()
     axes.set_xlim(0, width)
     axes.set_ylim(40, 0)
@@ -253,7 +268,7 @@ def _forest_legend(figure: Figure, left: float, width: int, name: str, compared:
         _draw_interval(
             axes, y, Interval(x + 18, 0, x, x + 36, x + 9, x + 27), role, 1.0 if one_line else 0.6
         )
-        axes.text(x + 44, y, words, va="center_baseline", color=_STAND_IN["ink"])
+        axes.text(x + 44, y, words, va="center_baseline", color=COLOURS["ink"])
 
 
 def _write(figure: Figure, x: float, y: float, words: str, **style: Any) -> None:
@@ -261,7 +276,7 @@ def _write(figure: Figure, x: float, y: float, words: str, **style: Any) -> None
     figure.text(x / width, 1 - y / height, words, va="baseline", **style)
 
 
-def _plain_tick(value: float, _: int) -> str:
+def plain_tick(value: float, _: int) -> str:
     """Tick labels without offsets or mathematics."""
     text = f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
     return text.replace("-", "−")
@@ -274,17 +289,17 @@ def _trace(means: np.ndarray, ends: np.ndarray, burn_in: int, width: int) -> Fig
     per_row = 6 if wide else 3
     legend = 20 * -(-len(bold) // per_row)
     top, plot = 26, 300 if wide else 240
-    figure = _canvas(width, top + plot + 52 + legend)
-    axes = _panel(figure, 50, top, width - 24, top + plot)
+    figure = canvas(width, top + plot + 52 + legend)
+    axes = panel(figure, 50, top, width - 24, top + plot)
     starts = np.concatenate([[0], ends[:-1]])
     middle = (starts + ends) / 2
     for coordinate in order[MOST_LINES:]:
-        axes.plot(middle, means[:, coordinate], color=_STAND_IN["faint"], lw=0.7, zorder=1)
+        axes.plot(middle, means[:, coordinate], color=COLOURS["faint"], lw=0.7, zorder=1)
     for place, coordinate in enumerate(bold):
         axes.plot(
             middle,
             means[:, coordinate],
-            color=_STAND_IN[f"line{place % _HUES + 1}"],
+            color=COLOURS[f"line{place % _HUES + 1}"],
             ls="-" if place < _HUES else (0, (4, 1.5)),
             lw=1.5,
             zorder=2,
@@ -296,9 +311,9 @@ def _trace(means: np.ndarray, ends: np.ndarray, burn_in: int, width: int) -> Fig
     axes.xaxis.set_major_locator(MaxNLocator(6 if wide else 4, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_locator(MaxNLocator(6))
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain_tick))
-    axes.tick_params(labelcolor=_STAND_IN["muted"])
-    axes.grid(axis="y", color=_STAND_IN["rule"], lw=0.6, zorder=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
+    axes.tick_params(labelcolor=COLOURS["muted"])
+    axes.grid(axis="y", color=COLOURS["rule"], lw=0.6, zorder=0)
     axes.set_xlabel("step")
     lines, names = axes.get_legend_handles_labels()
     down = np.arange(-(-len(bold) // per_row) * per_row).reshape(-1, per_row).T.ravel()
@@ -317,8 +332,8 @@ def _trace(means: np.ndarray, ends: np.ndarray, burn_in: int, width: int) -> Fig
 
 
 def _mark_burn_in(figure: Figure, axes: Axes, end: int, last: int) -> None:
-    axes.axvspan(0, end, color=_STAND_IN["shade"], lw=0, zorder=0)
-    axes.axvline(end, color=_STAND_IN["ink"], lw=1.2, zorder=3)
+    axes.axvspan(0, end, color=COLOURS["shade"], lw=0, zorder=0)
+    axes.axvline(end, color=COLOURS["ink"], lw=1.2, zorder=3)
     late = end > last / 2
     axes.annotate(
         f"burn-in ends at step {end:,}",
@@ -327,7 +342,7 @@ def _mark_burn_in(figure: Figure, axes: Axes, end: int, last: int) -> None:
         xytext=(0, 8),
         textcoords="offset points",
         ha="right" if late else "left",
-        color=_STAND_IN["ink"],
+        color=COLOURS["ink"],
     )
 
 
@@ -336,25 +351,25 @@ def _curvature(values: np.ndarray, relative: bool, eigen: bool, width: int) -> F
     width = min(width, 620)
     shown = np.sort(values)[::-1] if eigen else values
     plot = 170
-    figure = _canvas(width, plot + 62)
-    axes = _panel(figure, 50, 10, width - 12, 10 + plot)
+    figure = canvas(width, plot + 62)
+    axes = panel(figure, 50, 10, width - 12, 10 + plot)
     base = 1.0 if relative else 0.0
     place = np.arange(1, len(shown) + 1)
     small = len(shown) > (80 if wide else 30)
-    axes.vlines(place, base, shown, color=_STAND_IN["aware"], lw=0.8 if small else 2, zorder=1)
-    axes.plot(place, shown, "o", color=_STAND_IN["aware"], ms=2.5 if small else 6, zorder=2)
+    axes.vlines(place, base, shown, color=COLOURS["aware"], lw=0.8 if small else 2, zorder=1)
+    axes.plot(place, shown, "o", color=COLOURS["aware"], ms=2.5 if small else 6, zorder=2)
     if relative:
-        axes.axhline(1, color=_STAND_IN["ink"], lw=1, zorder=3)
+        axes.axhline(1, color=COLOURS["ink"], lw=1, zorder=3)
     if relative and (shown > 0).all():
         _log_axis(axes, shown)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(FuncFormatter(_plain_tick))
+        axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
     axes.set_xlim(0.4, len(shown) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(min(10, len(shown)), integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
-    axes.tick_params(labelcolor=_STAND_IN["muted"])
-    axes.grid(axis="y", color=_STAND_IN["rule"], lw=0.6, zorder=0)
+    axes.tick_params(labelcolor=COLOURS["muted"])
+    axes.grid(axis="y", color=COLOURS["rule"], lw=0.6, zorder=0)
     axes.set_xlabel("eigenvalue, from the largest" if eigen else "coordinate")
     return figure
 

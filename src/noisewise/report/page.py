@@ -18,18 +18,26 @@ from noisewise.report import figures, words
 from noisewise.report.intervals import Row, decimals, interval_rows, number, per_unit_rows
 from noisewise.result import Result
 
-__all__ = ["render", "stand_alone_check"]
+__all__ = ["fill", "render", "stand_alone_check"]
 
 
 def render(result: Result) -> str:
-    """The whole page. Whatever a user has named is escaped by the template engine."""
+    """The whole page."""
+    return fill("template.html.j2", _context(result))
+
+
+def fill(template: str, context: dict[str, Any]) -> str:
+    """A page from one of this folder's templates; the engine escapes whatever a user has named."""
     here = files("noisewise.report")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(lambda name: here.joinpath(name).read_text("utf-8")),
     )
-    template = environment.from_string(here.joinpath("template.html.j2").read_text("utf-8"))
     style = here.joinpath("style.css").read_text("utf-8")
-    return template.render(style=Markup(style), **_context(result)) + "\n"
+    return environment.get_template(template).render(style=Markup(style), **context) + "\n"
 
 
 def _context(result: Result) -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""A public sample: rows of people about whom nothing needs protecting."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from noisewise._validate import shown
+from noisewise.data.checking import bounded
+from noisewise.data.errors import DataError
+from noisewise.data.reading import column_names, read_columns
+from noisewise.data.schema import Schema
+
+__all__ = ["PublicSample"]
+
+
+class PublicSample:
+    """Rows that are public, from which simulations take their covariates.
+
+    For planning and coverage it matters how covariates are distributed, and above all how they go
+    together, which a schema does not say. A survey's public-use file or last decade's published
+    register will do. Every row is taken for public: **never pass rows of the table to be
+    protected.** Columns that the sample lacks are made up from the schema; others are ignored.
+
+    >>> from noisewise.data import Column
+    >>> schema = Schema((Column(name="age", kind="real", bounds=(0, 100)),))
+    >>> PublicSample({"age": [31.5, 64.0, 47.2]}, schema)
+    PublicSample(3 rows: age)
+    """
+
+    def __init__(self, data: Any, schema: Schema) -> None:
+        shared = _shared(schema, column_names(data))
+        raw = read_columns(data, shared, ignore_undeclared=True)
+        self.columns = {c.name: bounded(c, raw[c.name], clamp=True) for c in shared}
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], schema: Schema) -> PublicSample:
+        """Read a `.csv`, `.csv.gz` or `.parquet` file."""
+        import pandas as pd
+
+        text = str(path)
+        try:
+            frame = pd.read_parquet(text) if text.endswith(".parquet") else pd.read_csv(text)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"cannot read the public sample {shown(text)} ({type(error).__name__}): give a "
+                ".csv, .csv.gz or .parquet file"
+            ) from None
+        return cls(frame, schema)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __repr__(self) -> str:
+        return f"PublicSample({len(self)} rows: {', '.join(self.columns)})"
+
+
+def _shared(schema: Schema, names: list[str]) -> Schema:
+    """The part of the schema that the sample has columns for."""
+    columns = tuple(column for column in schema if column.name in names)
+    if not columns:
+        raise DataError(
+            f"the public sample has none of the schema's columns: expected some of "
+            f"{', '.join(map(shown, schema.names))}"
+        )
+    return Schema(columns)

@@ -1,0 +1,92 @@
+"""Plans on disk: TOML that people can read and edit."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from noisewise._validate import NoisewiseError, shown
+from noisewise.dpvi import Settings
+from noisewise.mechanism import Budget
+from noisewise.planning.forecast import Forecast
+from noisewise.planning.plan import Plan
+
+__all__ = ["read_plan", "write_plan"]
+
+_HEAD = """\
+# A noisewise plan: settings chosen on simulated data, before a single row is touched.
+# Use it:  noisewise fit DATA --schema S.toml --plan THIS.toml ...
+# Settings may be edited; what is private does not depend on them, only how well the fit does.
+
+"""
+_FORMAT = "noisewise-plan"
+
+
+def write_plan(plan: Plan, path: Path) -> Path:
+    """Write the file, whole or not at all."""
+    import tomli_w
+
+    settings = {name: value for name, value in plan.settings.to_dict().items() if value is not None}
+    plain = {
+        "format": _FORMAT,
+        "made_for": {
+            "model": plan.model,
+            "rows": plan.rows,
+            "schema": plan.schema,
+            "epsilon": plan.budget.epsilon,
+            "delta": plan.budget.delta,
+            "adjacency": plan.budget.adjacency,
+            "source": plan.source,
+        },
+        "forecast": plan.forecast.to_dict(),
+        "settings": settings,
+    }
+    text = _HEAD + tomli_w.dumps(_rounded(plain))
+    scratch = path.with_name(f".{path.name}.part")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)
+    return path
+
+
+def _rounded(plain: Any) -> Any:
+    """Eight digits: all that single precision holds, and short enough to read."""
+    if isinstance(plain, dict):
+        return {name: _rounded(value) for name, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_rounded(value) for value in plain]
+    return float(f"{plain:.8g}") if isinstance(plain, float) else plain
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan file; one line says what is wrong with a bad one."""
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise NoisewiseError(f"cannot read the plan {shown(str(path))} ({reason})") from None
+    except ValueError as error:  # bad UTF-8 or bad TOML
+        reason = " ".join(str(error).split())
+        raise NoisewiseError(f"the plan {shown(str(path))} is not valid TOML: {reason}") from None
+    if plain.get("format") != _FORMAT:
+        raise NoisewiseError(f"{shown(str(path))} is not a plan: make one with `noisewise plan`")
+    try:
+        made_for = plain["made_for"]
+        return Plan(
+            settings=Settings.from_dict(plain["settings"]),
+            rows=made_for["rows"],
+            schema=made_for["schema"],
+            budget=Budget(
+                epsilon=made_for["epsilon"],
+                delta=made_for["delta"],
+                adjacency=made_for["adjacency"],
+            ),
+            model=made_for["model"],
+            forecast=Forecast.from_dict(plain["forecast"]),
+            source=f"plan file {path.name}: {made_for['source']}",
+        )
+    except (KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise NoisewiseError(
+            f"the plan {shown(str(path))} lacks or misspells an entry ({reason}): plan again"
+        ) from None

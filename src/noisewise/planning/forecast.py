@@ -1,0 +1,181 @@
+"""What a budget will buy, before it is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError
+from noisewise.evaluation import Scores
+from noisewise.mechanism import Budget
+from noisewise.models import Target
+from noisewise.planning.first_guess import Sketch, release_sds
+
+__all__ = ["Forecast", "PlanError", "make_forecast", "refuse_if_hopeless", "what_would_work"]
+
+_EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_SIZES = (0.25, 1.0, 4.0)
+_HOPELESS = 0.95
+_USEFUL = 0.5
+_DOUBLINGS = 40
+
+
+class PlanError(NoisewiseError):
+    """Nothing works at this budget; the message says what would."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """Expected error bars per unconstrained coordinate, and over budgets and sizes."""
+
+    labels: tuple[str, ...]
+    prior_sd: tuple[float, ...]
+    """What is known without data."""
+    sd: tuple[float, ...]
+    """Expected error bar (root mean square over simulated fits)."""
+    single_release_sd: tuple[float, ...]
+    """What one optimal release of the same budget would allow."""
+    z_mean: tuple[float, ...] = ()
+    z_sd: tuple[float, ...] = ()
+    """Of simulated fits before recalibration: 0 and 1 where error bars are true."""
+    fits: int = 0
+    """Simulated fits behind it; none for a first guess, whose sds are analytic."""
+    failed: int = 0
+    epsilons: tuple[float, ...] = ()
+    sizes: tuple[int, ...] = ()
+    table: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    """Expected sd by epsilon, number of rows and coordinate: scaled from the single release's."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for a file."""
+        return {
+            "fits": self.fits,
+            "failed": self.failed,
+            "parameters": [
+                {
+                    "name": name,
+                    "prior_sd": self.prior_sd[i],
+                    "expected_sd": self.sd[i],
+                    "single_release_sd": self.single_release_sd[i],
+                    **({"z_mean": self.z_mean[i], "z_sd": self.z_sd[i]} if self.fits else {}),
+                }
+                for i, name in enumerate(self.labels)
+            ],
+            "budgets": [
+                {"epsilon": e, "rows": n, "expected_sd": list(self.table[i][j])}
+                for i, e in enumerate(self.epsilons)
+                for j, n in enumerate(self.sizes)
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Forecast:
+        """Back from `to_dict`."""
+        rows, budgets = plain["parameters"], plain["budgets"]
+        epsilons = tuple(dict.fromkeys(cell["epsilon"] for cell in budgets))
+        sizes = tuple(dict.fromkeys(cell["rows"] for cell in budgets))
+        found = {(cell["epsilon"], cell["rows"]): tuple(cell["expected_sd"]) for cell in budgets}
+
+        def column(name: str) -> tuple[float, ...]:
+            return tuple(row[name] for row in rows if name in row)
+
+        return cls(
+            labels=tuple(row["name"] for row in rows),
+            prior_sd=column("prior_sd"),
+            sd=column("expected_sd"),
+            single_release_sd=column("single_release_sd"),
+            z_mean=column("z_mean"),
+            z_sd=column("z_sd"),
+            fits=plain["fits"],
+            failed=plain["failed"],
+            epsilons=epsilons,
+            sizes=sizes,
+            table=tuple(tuple(found[e, n] for n in sizes) for e in epsilons),
+        )
+
+
+def make_forecast(
+    target: Target, found: Sketch, budget: Budget, scores: Scores | None, stretch: np.ndarray | None
+) -> Forecast:
+    """From simulated fits where there are any, else from the single release alone."""
+    prior_sd = np.sqrt(np.diag(found.simulated.prior_covariance))
+    sd = found.release_sd
+    if scores is not None:
+        sd = scores.reported * (1.0 if stretch is None else stretch)
+    # Fits elsewhere are expected to be as far above the single release as they are here.
+    ratio = sd / found.release_sd
+    epsilons = tuple(sorted({*_EPSILONS, budget.epsilon}))
+    sizes = tuple(sorted({max(2, round(found.rows * share)) for share in _SIZES}))
+    table = [
+        [
+            np.minimum(ratio * _release(target, found, budget, e, n), prior_sd).tolist()
+            for n in sizes
+        ]
+        for e in epsilons
+    ]
+    return Forecast(
+        labels=tuple(target.labels),
+        prior_sd=_plain(prior_sd),
+        sd=_plain(sd),
+        single_release_sd=_plain(found.release_sd),
+        z_mean=() if scores is None else _plain(scores.z_mean),
+        z_sd=() if scores is None else _plain(scores.z_sd),
+        fits=0 if scores is None else scores.fits,
+        failed=0 if scores is None else scores.failed,
+        epsilons=epsilons,
+        sizes=sizes,
+        table=tuple(tuple(tuple(cell) for cell in row) for row in table),
+    )
+
+
+def refuse_if_hopeless(target: Target, found: Sketch, budget: Budget) -> None:
+    """Refuse a budget at which even the best single release would leave the prior as it is."""
+    if _learned(found.release_sd, found) < _HOPELESS:
+        return
+    raise PlanError(
+        f"epsilon {budget.epsilon:g} with {found.rows} rows would leave the posterior at the "
+        f"prior: {what_would_work(target, found, budget)}"
+    )
+
+
+def what_would_work(target: Target, found: Sketch, budget: Budget) -> str:
+    """An epsilon and a number of rows at which the best-known coordinate halves its prior sd."""
+    epsilons = budget.epsilon * 1.5 ** np.arange(1, _DOUBLINGS)
+    sizes = np.ceil(found.rows * 1.5 ** np.arange(1, _DOUBLINGS)).astype(int)
+    epsilon = _first(
+        [e for e in epsilons if e < 50],
+        lambda e: _learned(_release(target, found, budget, e, found.rows), found),
+    )
+    rows = _first(
+        [n for n in sizes if n < 10**9],
+        lambda n: _learned(_release(target, found, budget, budget.epsilon, n), found),
+    )
+    wishes = []
+    if epsilon is not None:
+        wishes.append(f"epsilon of about {epsilon:.2g}")
+    if rows is not None:
+        wishes.append(f"about {float(f'{rows:.2g}'):,.0f} rows")
+    return "it takes an " + " or ".join(wishes) if wishes else "neither more rows nor budget help"
+
+
+def _first(candidates: Sequence[Any], learned: Any) -> Any:
+    return next((value for value in candidates if learned(value) < _USEFUL), None)
+
+
+def _learned(sds: np.ndarray, found: Sketch) -> float:
+    """The least share of its prior sd that any coordinate keeps."""
+    return float(np.min(sds / np.sqrt(np.diag(found.simulated.prior_covariance))))
+
+
+def _release(
+    target: Target, found: Sketch, budget: Budget, epsilon: float, rows: int
+) -> np.ndarray:
+    elsewhere = Budget(epsilon=float(epsilon), delta=budget.delta, adjacency=budget.adjacency)
+    return release_sds(target, found.simulated, int(rows), elsewhere)
+
+
+def _plain(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

@@ -1,0 +1,140 @@
+"""The search: whole simulated fits of a few designs, each judged by calibration and error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from noisewise.dpvi import Settings
+from noisewise.evaluation import Scores, score
+from noisewise.mechanism import Budget, Release
+from noisewise.models import RowView, Target
+from noisewise.planning.first_guess import Sketch, design
+from noisewise.planning.trials import SimulatedFits, simulator
+
+__all__ = ["DESIGNS", "Trial", "learn_recalibration", "search"]
+
+DESIGNS = 5
+_DRAWS = 400
+_GOOD_ENOUGH = 0.2
+_SEED = 7
+_FRESH = 1_000_000
+"""Fits that judge are numbered from here, those that choose from 0: they share no table."""
+
+
+class Trial(NamedTuple):
+    """A design, and what simulated fits said of it."""
+
+    settings: Settings
+    scores: Scores
+    unsettled: float
+    """Share of fits whose own status said that they had not converged."""
+    merit: float
+    """Less is better: how far errors are from a single release's, and z-scores from calibrated."""
+
+    @property
+    def works(self) -> bool:
+        """Whether hardly any fit failed."""
+        return self.scores.failed <= 0.02 * self.scores.fits and self.unsettled < 0.5
+
+
+def search(
+    target: Target,
+    view: RowView,
+    found: Sketch,
+    budget: Budget,
+    others: tuple[Release, ...],
+    *,
+    steps: int,
+    fits: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trial:
+    """The best of a few designs around the first guess; stops early at one that is near the bound.
+
+    All designs see the same made-up tables, so that they are compared and not the tables.
+    """
+    options = _options(target, found, steps)
+    best: Trial | None = None
+    for place, settings in enumerate(options):
+        trial = _try(target, view, found, settings, budget, others, range(fits))
+        if best is None or trial.merit < best.merit:
+            best = trial
+        if progress is not None:
+            progress(place + 1, len(options))
+        if best.works and best.merit < _GOOD_ENOUGH:
+            break
+    assert best is not None  # there is at least one design
+    return best
+
+
+def learn_recalibration(
+    target: Target,
+    view: RowView,
+    found: Sketch,
+    settings: Settings,
+    budget: Budget,
+    others: tuple[Release, ...],
+    fits: int,
+) -> tuple[Settings, Scores]:
+    """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
+
+    What a few hundred fits cannot tell from chance is left alone: an estimate within its Monte
+    Carlo error counts as none, and larger ones are shrunk by it.
+    """
+    numbers = range(_FRESH, _FRESH + fits)
+    trial = _try(target, view, found, settings, budget, others, numbers)
+    scores = trial.scores
+    shift = _shrunk(scores.z_mean, scores.z_mean_floor)
+    stretch = np.exp(_shrunk(np.log(scores.z_sd), scores.z_sd_floor))
+    return settings.with_recalibration(shift, stretch), scores
+
+
+def _shrunk(estimate: np.ndarray, error: float) -> np.ndarray:
+    """The estimate times one minus its squared relative error, where that is positive."""
+    return estimate * np.maximum(1 - (error / np.maximum(np.abs(estimate), 1e-30)) ** 2, 0.0)
+
+
+def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:
+    """Designs in the order in which they are tried: the guess, a longer approach, and around it."""
+    guess = design(target, found, steps=steps)
+    constants = (guess.rate or 0.0) * steps
+    around = (
+        {"clip_factor": 1.0},
+        {"clip_factor": 0.7},
+        {"clip_factor": 0.7, "time_constants": max(constants / 2, 20.0)},
+        {"clip_factor": 1.5},
+    )
+    longer = {"burn_in": 0.15, "early_rate": 0.2}
+    return [guess, *(design(target, found, steps=steps, **longer, **other) for other in around)]
+
+
+def _try(
+    target: Target,
+    view: RowView,
+    found: Sketch,
+    settings: Settings,
+    budget: Budget,
+    others: tuple[Release, ...],
+    numbers: range,
+) -> Trial:
+    ready = simulator(target, view, settings, found.rows, budget, others)
+    fits = ready.run(numbers, draws=_DRAWS, seed=_SEED)
+    scores = score(fits.truth, fits.draws)
+    unsettled = float(np.mean(fits.status == "NOT_CONVERGED"))
+    return Trial(settings, scores, unsettled, _merit(fits, scores, unsettled, found))
+
+
+def _merit(fits: SimulatedFits, scores: Scores, unsettled: float, found: Sketch) -> float:
+    """Mean log error against a single release, plus what z-scores are off beyond chance.
+
+    Medians over fits would hide the few that went astray; root mean squares do not.
+    """
+    if scores.failed == scores.fits:
+        return np.inf
+    sharpness = np.mean(np.log(scores.error / found.release_sd))
+    off = np.abs(np.log(scores.z_sd)) - scores.z_sd_floor
+    shifted = np.abs(scores.z_mean) - scores.z_mean_floor
+    calibration = np.mean(np.maximum(off, 0.0)) + np.mean(np.maximum(shifted, 0.0))
+    return float(sharpness + calibration + unsettled + 5 * scores.failed / scores.fits)

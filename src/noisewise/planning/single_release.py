@@ -1,0 +1,96 @@
+"""The yardstick for sharpness: what one optimal Gaussian release of the same budget would allow.
+
+Let every record's gradient at the truth be clipped to norm C, summed, and released once with the
+noise that the whole budget buys, C / mu. With psi the clipped and u the plain gradient (both in
+the whitened frame), the parameters that this release implies have covariance
+
+    (N E[psi u^T] + P)^-1 (N E[psi psi^T] + (C / mu)^2 I + P) (N E[psi u^T] + P)^-T
+
+over tables and noise: an M-estimator with noise added, P the prior's precision. C is the one with
+the least trace. Without clipping and noise this is the posterior's own covariance. For Bernoulli
+records it is closed: psi = u = x - p, so the variance of the logit is 1/(N p (1 - p)) plus
+(max(p, 1 - p) / mu)^2 / (N p (1 - p))^2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from noisewise.mechanism import Budget
+from noisewise.mechanism.accounting import gaussian_limit
+
+__all__ = ["SingleRelease", "candidate_norms", "least_noise", "sharpest", "single_release"]
+
+_QUANTILES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.0)
+_SLOPE_LEFT = 0.67
+
+
+class SingleRelease(NamedTuple):
+    """A clip norm, and what a release at it would know."""
+
+    clip_norm: float
+    covariance: np.ndarray
+    """Mean over made-up parameters, in frame coordinates (parameters x parameters)."""
+    noise: float
+    """Sd of the noise: in posterior sds of a coordinate, as the frame is whitened."""
+
+
+def least_noise(budget: Budget) -> float:
+    """1 / mu: the noise multiplier of one Gaussian release that spends the whole budget."""
+    mu = gaussian_limit(budget.epsilon, budget.delta)
+    return (2.0 if budget.adjacency == "replace-one" else 1.0) / mu
+
+
+def candidate_norms(gradients: np.ndarray) -> np.ndarray:
+    """Clip norms worth trying for gradients (truths x records x coordinates)."""
+    norms = np.linalg.norm(gradients, axis=-1)
+    typical = np.quantile(np.quantile(norms, _QUANTILES, axis=1), (0.5, 0.9), axis=1)
+    return 1.02 * np.unique(np.append(np.maximum(typical, 1e-12), norms.max()))
+
+
+def single_release(
+    gradients: np.ndarray, rows: int, prior_precision: np.ndarray, budget: Budget
+) -> list[SingleRelease]:
+    """Single releases at every candidate clip norm, from simulated gradients."""
+    return [
+        _release(gradients, rows, prior_precision, budget, clip_norm)
+        for clip_norm in candidate_norms(gradients)
+    ]
+
+
+def sharpest(releases: list[SingleRelease], slopes: np.ndarray | None = None) -> SingleRelease:
+    """The release with the least trace of its covariance.
+
+    With ``slopes`` of `clipped_slopes`, only among norms that leave gradient descent most of the
+    slope that it descends along: otherwise iterates would find home too slowly.
+    """
+    kept = releases
+    if slopes is not None:
+        steepness = np.trace(slopes, axis1=-2, axis2=-1)
+        left = np.median(steepness / steepness[:, -1:], axis=0)
+        kept = [found for found, share in zip(releases, left, strict=True) if share > _SLOPE_LEFT]
+    return min(kept, key=lambda found: np.trace(found.covariance))
+
+
+def _clip(gradients: np.ndarray, clip_norm: float) -> np.ndarray:
+    norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
+    return gradients * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-30))
+
+
+def _release(
+    gradients: np.ndarray,
+    rows: int,
+    prior_precision: np.ndarray,
+    budget: Budget,
+    clip_norm: float,
+) -> SingleRelease:
+    clipped, records = _clip(gradients, clip_norm), gradients.shape[1]
+    noise = float(clip_norm) * least_noise(budget)
+    response = rows * np.swapaxes(clipped, 1, 2) @ gradients / records + prior_precision
+    scatter = rows * np.swapaxes(clipped, 1, 2) @ clipped / records + prior_precision
+    scatter = scatter + noise**2 * np.eye(clipped.shape[-1])
+    inverse = np.linalg.inv(response)
+    covariance = inverse @ scatter @ np.swapaxes(inverse, 1, 2)
+    return SingleRelease(float(clip_norm), covariance.mean(0), noise)

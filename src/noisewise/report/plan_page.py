@@ -1,0 +1,231 @@
+"""One page about a plan: what the budget will buy, before it is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from noisewise.dpvi import Settings
+from noisewise.planning import Forecast, Plan
+from noisewise.report import words, write_page
+from noisewise.report.intervals import number
+from noisewise.report.page import fill
+from noisewise.report.plan_figures import utility_figure
+
+__all__ = ["write_plan_page"]
+
+
+def write_plan_page(plan: Plan, path: Path) -> Path:
+    """Write the page about ``plan``, whole or not at all; returns its path.
+
+    It needs nothing besides itself, and shows nothing of the data: no row was read for it.
+    """
+    return write_page(lambda: fill("plan.html.j2", _context(plan)), path)
+
+
+def _context(plan: Plan) -> dict[str, Any]:
+    budget, forecast = plan.budget, plan.forecast
+    failed = f"{forecast.failed:,} of {forecast.fits:,} simulated fits failed."
+    return {
+        "maker": "noisewise plan",
+        "title": f"A plan for {plan.model}",
+        "lead": (
+            f"Settings and a forecast for {plan.rows:,} rows under ({budget.epsilon:g}, "
+            f"{words.small(budget.delta)})-differential privacy. No row was read: everything here "
+            "is simulated, and costs no privacy."
+        ),
+        "failed": failed if forecast.failed else "",
+        "facts": [
+            ("epsilon", f"{budget.epsilon:g}"),
+            ("delta", words.small(budget.delta)),
+            ("rows", f"{plan.rows:,}"),
+            ("parameters", f"{len(forecast.labels):,}"),
+        ],
+        "sections": [
+            ("forecast", "What to expect"),
+            ("utility", "Privacy and utility"),
+            ("settings", "Settings"),
+        ],
+        "forecast": _forecast(plan),
+        "utility": _utility(plan),
+        "made_for": [
+            ("model", plan.model),
+            ("rows", f"{plan.rows:,}"),
+            ("budget", f"epsilon {budget.epsilon:g}, delta {words.small(budget.delta)}"),
+            ("adjacency", budget.adjacency),
+            ("schema's fingerprint", plan.schema),
+            ("source", plan.source),
+        ],
+        "settings": _settings(plan.settings, plan.rows),
+    }
+
+
+def _forecast(plan: Plan) -> dict[str, Any]:
+    forecast, rows = plan.forecast, []
+    for i, label in enumerate(forecast.labels):
+        prior, expected = forecast.prior_sd[i], forecast.sd[i]
+        cells = [
+            _three(prior),
+            _three(expected),
+            _share(expected / prior),
+            _three(forecast.single_release_sd[i]),
+        ]
+        if forecast.fits:
+            cells += [number(forecast.z_mean[i], 2), number(forecast.z_sd[i], 2)]
+        rows.append({"label": label, "cells": cells})
+    good = max(forecast.fits - forecast.failed, 1)
+    return {
+        "words": _expectation(forecast),
+        "rows": rows,
+        "simulated": bool(forecast.fits),
+        "recalibrated": plan.settings.shift is not None,
+        "z_mean_floor": f"{good**-0.5:.2f}",
+        "z_sd_floor": f"{(2 * good) ** -0.5:.2f}",
+    }
+
+
+def _expectation(forecast: Forecast) -> str:
+    kept = np.array(forecast.sd) / np.array(forecast.prior_sd)
+    much = f"{_share(float(np.median(kept)))} of what {'it is' if len(kept) == 1 else 'they are'}"
+    who = "The error bar is" if len(kept) == 1 else "Error bars are"
+    span = ""
+    if len(kept) > 1:
+        span = f" (median; from {_share(float(kept.min()))} to {_share(float(kept.max()))})"
+    source = (
+        f"It rests on {forecast.fits:,} simulated fits, of which {forecast.failed:,} failed."
+        if forecast.fits
+        else "This is an analytic first guess: no fit was simulated."
+    )
+    return f"{who} expected to shrink to {much} without data{span}. {source}"
+
+
+def _utility(plan: Plan) -> dict[str, Any]:
+    forecast = plan.forecast
+    sds, prior = np.array(forecast.table, float), np.array(forecast.prior_sd)
+    if not sds.size:
+        return {"figure": "", "lines": []}
+    kept, budget = sds / prior, plan.budget
+    several = len(prior) > 1
+    # The table has the planned number of rows; a file edited by hand may not.
+    ours = forecast.sizes.index(plan.rows) if plan.rows in forecast.sizes else 0
+    figure = utility_figure(forecast.epsilons, forecast.sizes, kept, budget.epsilon, plan.rows)
+    return {
+        "figure": Markup(figure),
+        "caption": (
+            "Lines: the median parameter. Band: the range over parameters with the planned rows."
+            if several
+            else "Where a line is level, a larger epsilon buys nothing: only rows do."
+        ),
+        "several": several,
+        "sizes": [f"{size:,}" for size in forecast.sizes],
+        "lines": [
+            {
+                "epsilon": f"{epsilon:g}",
+                "cells": [
+                    (_cell(kept[i, j]), epsilon == budget.epsilon and size == plan.rows)
+                    for j, size in enumerate(forecast.sizes)
+                ],
+            }
+            for i, epsilon in enumerate(forecast.epsilons)
+        ],
+        "source": (
+            "Elsewhere than here it is scaled as the single release's sd, not simulated."
+            if forecast.fits
+            else "All of it is the single release's sd, not simulated."
+        ),
+        "planned_rows": f"{forecast.sizes[ours]:,}",
+        "parameters": [
+            (label, [_three(sd) for sd in sds[:, ours, k]])
+            for k, label in enumerate(forecast.labels)
+        ],
+    }
+
+
+def _cell(kept: np.ndarray) -> str:
+    """The median, and the range where there is one."""
+    middle = _share(float(np.median(kept)))
+    if len(kept) == 1:
+        return middle
+    return f"{middle} ({_share(float(kept.min()))} to {_share(float(kept.max()))})"
+
+
+def _share(value: float) -> str:
+    """A share with two digits that count.
+
+    >>> _share(0.0624), _share(0.5), _share(1.0)
+    ('6.2%', '50%', '100%')
+    """
+    return f"{100 * value:.2g}%" if value < 0.1 else f"{100 * value:.0f}%"
+
+
+def _three(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−") if np.isfinite(value) else "n/a"
+
+
+def _settings(settings: Settings, rows: int) -> list[tuple[str, str, str]]:
+    """Name, value and a sentence each, of what people ask about."""
+    batch = f"about {settings.sampling_rate * rows:,.0f} rows"
+    found = [
+        (
+            "clip norm",
+            _three(settings.clip_norm),
+            "The most that one record's gradient may weigh; longer ones are shortened to it.",
+        ),
+        ("steps", f"{settings.steps:,}", "So many noisy gradients are released."),
+        (
+            "sampling rate",
+            f"{settings.sampling_rate:g}",
+            f"Each record's chance to be in a step's batch: {batch} a step.",
+        ),
+        _step(settings),
+        (
+            "boost",
+            _three(settings.boost),
+            "The first steps are larger by this factor, which falls to 1 by the end of burn-in.",
+        ),
+        (
+            "burn-in",
+            f"{settings.burn_in:.0%}",
+            "At least this share of the run is dropped, more while gradients are not linear.",
+        ),
+    ]
+    if settings.shift is not None and settings.stretch is not None:
+        found += [
+            (
+                "recalibration shift",
+                _span(settings.shift),
+                "Simulated fits were off by this many reported sds on average; it is taken off.",
+            ),
+            (
+                "recalibration stretch",
+                _span(settings.stretch),
+                "Simulated errors were this many reported sds wide; error bars are multiplied "
+                "by it.",
+            ),
+        ]
+    return found
+
+
+def _step(settings: Settings) -> tuple[str, str, str]:
+    if settings.rate is None:
+        return (
+            "step factor",
+            _span(np.atleast_1d(np.asarray(settings.step_factor, float))),
+            "The paper's factor on the step size.",
+        )
+    constants = settings.rate * settings.steps
+    return (
+        "step rate",
+        _three(settings.rate),
+        "The share of the distance to the optimum that a step removes, as simulated: the run is "
+        f"{constants:,.0f} time constants long.",
+    )
+
+
+def _span(values: np.ndarray) -> str:
+    """One value, or the range of several."""
+    low, high = _three(float(values.min())), _three(float(values.max()))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,117 @@
+"""What a coverage run found: arrays, and the questions that can be asked of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise.evaluation import (
+    PredictiveCalibration,
+    Scores,
+    Verdict,
+    coverage_rmse,
+    draw_references,
+    judge,
+    marginal_shares,
+    rmse_floor,
+    sbc_ranks,
+    score,
+    tarp_shares,
+)
+
+__all__ = ["Coverage"]
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """K simulated fits beside their truths, in the model's unconstrained space."""
+
+    truth: np.ndarray
+    """Fits x coordinates."""
+    draws: np.ndarray
+    """Fits x draws x coordinates: the noise-aware posteriors."""
+    plain_mean: np.ndarray
+    plain_sd: np.ndarray
+    """Plain DPVI's posteriors, which ignore the noise."""
+    status: np.ndarray
+    labels: tuple[str, ...]
+    single_release_sd: np.ndarray
+    """What one optimal Gaussian release of the same budget would allow."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """Model, rows, budget, seed, settings: what was run."""
+    predictive: PredictiveCalibration | None = None
+    """Calibration of predictions for new records, where they are yes or no."""
+
+    @cached_property
+    def scores(self) -> Scores:
+        """z-scores, errors and reported sds."""
+        return score(self.truth, self.draws)
+
+    @cached_property
+    def plain_z_sd(self) -> np.ndarray:
+        """Sd of plain DPVI's z-scores: how many times too narrow its intervals are."""
+        with np.errstate(all="ignore"):
+            return np.nanstd((self.plain_mean - self.truth) / self.plain_sd, axis=0)
+
+    def _references(self, count: int = 1) -> np.ndarray:
+        """TARP's reference points around the last iterates, which depend on the data."""
+        rng = np.random.default_rng([self.about.get("seed", 0), count])
+        centre = np.nan_to_num(self.plain_mean)
+        return draw_references(centre, np.nan_to_num(self.draws.std(1), nan=1.0), rng)
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """TARP over all coordinates together, one number a fit."""
+        return tarp_shares(self.truth, self.draws, self._references())
+
+    @cached_property
+    def marginal(self) -> np.ndarray:
+        """TARP coordinate by coordinate."""
+        return marginal_shares(self.truth, self.draws, self._references(2))
+
+    @cached_property
+    def ranks(self) -> np.ndarray:
+        """Simulation-based calibration's ranks of the truths among the draws."""
+        return sbc_ranks(self.truth, self.draws)
+
+    @property
+    def rmse(self) -> float:
+        """Root mean square distance of the joint coverage curve from the diagonal."""
+        return float(coverage_rmse(self.shares))
+
+    @property
+    def floor(self) -> float:
+        """What a perfect posterior would show of it with as many simulations."""
+        return rmse_floor(len(self.truth))
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The answer in words."""
+        return judge(self.scores, self.shares, self.labels, baseline=self.single_release_sd)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row a coordinate: what to print."""
+        scores, marginal = self.scores, np.atleast_1d(coverage_rmse(self.marginal))
+        return [
+            {
+                "parameter": name,
+                "z_mean": float(scores.z_mean[i]),
+                "z_sd": float(scores.z_sd[i]),
+                "coverage_rmse": float(marginal[i]),
+                "error": float(scores.error[i]),
+                "reported_sd": float(scores.reported[i]),
+                "single_release_sd": float(self.single_release_sd[i]),
+                "plain_z_sd": float(self.plain_z_sd[i]),
+            }
+            for i, name in enumerate(self.labels)
+        ]
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page with the figures."""
+        from noisewise.report.coverage_page import write_coverage_page
+
+        return write_coverage_page(self, Path(path))

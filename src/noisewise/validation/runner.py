@@ -1,0 +1,151 @@
+"""The coverage run: truths from the prior, tables from the model, whole private fits, K times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, integer_at_least, one_of
+from noisewise.data import PublicSample, Schema
+from noisewise.dpvi import Settings
+from noisewise.mechanism import Budget
+from noisewise.models import build_target, model_name, named_model
+from noisewise.planning import Plan, row_view, sketch
+from noisewise.planning import plan as make_plan
+from noisewise.planning.plan import count_cost
+from noisewise.posterior import METHODS
+from noisewise.validation.groups import Groups, Spec, run_group, split
+from noisewise.validation.predictions import predict_new_records
+from noisewise.validation.result import Coverage
+
+__all__ = ["coverage"]
+
+
+def coverage(
+    model: Callable[..., Any] | str,
+    *,
+    like: Schema,
+    n: int,
+    budget: Budget,
+    target: str | None = None,
+    features: list[str] | None = None,
+    plan: Plan | Settings | None = None,
+    simulations: int = 1000,
+    draws: int = 500,
+    public_sample: PublicSample | None = None,
+    posterior: str = "exact",
+    test_rows: int = 0,
+    seed: int = 0,
+    jobs: int = 1,
+    backend: str = "loky",
+    group: int | None = None,
+    folder: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Coverage:
+    """Measure whether the error bars are true: simulated tables only, no row is read.
+
+    Parameters are drawn from the prior, a table of ``n`` rows from the model (covariates from the
+    schema or a ``public_sample``), the whole private fit is run, and the posterior is compared with
+    the truth, ``simulations`` times. Without a ``plan`` one is made first.
+
+    Fits run side by side in groups that fit the device's memory; with ``jobs`` other than 1 groups
+    are spread over joblib's ``backend``: processes of this machine (``loky``), or a Dask or Ray
+    cluster that is running (``dask``, ``ray``). The outcome depends on the ``seed`` alone, up to
+    floating-point rounding, not on the grouping. With a ``folder`` finished groups are kept, and a
+    run that was killed goes on where it was.
+
+    ``test_rows`` new records a fit check predictions too, for models of yes or no.
+    """
+    integer_at_least("simulations", simulations, 10)
+    integer_at_least("draws", draws, 50)
+    integer_at_least("test_rows", test_rows, 0)
+    one_of("posterior", posterior, METHODS)
+    resolved = named_model(model, like, target)
+    view = row_view(resolved, like, target, features, public_sample)
+    if plan is None:
+        plan = make_plan(
+            resolved,
+            like=like,
+            n=n,
+            budget=budget,
+            target=target,
+            features=features,
+            public_sample=public_sample,
+        )
+    settings = plan.settings if isinstance(plan, Plan) else plan
+    others = count_cost(like, budget)
+    spec = Spec(resolved, view, settings, n, budget, others, posterior, draws, seed)
+    groups = Groups(spec.fingerprint(), None if folder is None else Path(folder))
+    missing = sorted(set(range(simulations)) - groups.done())
+    size = spec.simulator().group if group is None else integer_at_least("group", group, 1)
+    if progress is not None:
+        progress(simulations - len(missing), simulations)
+    for numbers, fits in _finished(spec, list(split(missing, size)), jobs, backend):
+        groups.add(numbers, fits)
+        if progress is not None:
+            progress(min(len(groups.done()), simulations), simulations)
+    found = groups.collect(simulations)
+    built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
+    predictive = None
+    if test_rows:
+        predictive = predict_new_records(built, view, found, test_rows, seed)
+    about = {
+        "model": model_name(resolved),
+        "rows": n,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "adjacency": budget.adjacency,
+        "simulations": simulations,
+        "draws": draws,
+        "seed": seed,
+        "posterior": posterior,
+        "covariates": "from the schema" if public_sample is None else "from the public sample",
+        "steps": settings.steps,
+        "clip_norm": settings.clip_norm,
+        "recalibrated": settings.shift is not None,
+    }
+    return Coverage(
+        truth=found.truth,
+        draws=found.draws,
+        plain_mean=found.plain_mean,
+        plain_sd=found.plain_sd,
+        status=found.status,
+        labels=tuple(built.labels),
+        single_release_sd=sketch(built, view, n, budget).release_sd,
+        about=about,
+        predictive=predictive,
+    )
+
+
+def _finished(spec: Spec, groups: list[list[int]], jobs: int, backend: str) -> Iterator[Any]:
+    """Groups as they finish: here one after the other, or by joblib's backend."""
+    if jobs == 1:
+        yield from (run_group(spec, numbers) for numbers in groups)
+        return
+    import joblib
+
+    if backend == "ray":
+        _register_ray()
+    try:
+        with joblib.parallel_config(backend=backend, n_jobs=jobs):
+            parallel = joblib.Parallel(return_as="generator_unordered")
+            yield from parallel(joblib.delayed(run_group)(spec, numbers) for numbers in groups)
+    except NoisewiseError:
+        raise
+    except ValueError as error:
+        # joblib: an unknown backend, or a cluster that is not running.
+        reason = " ".join(str(error).split())[:300]
+        raise NoisewiseError(
+            f"joblib cannot use backend={backend!r} with jobs={jobs}: {reason}"
+        ) from error
+
+
+def _register_ray() -> None:
+    try:
+        from ray.util.joblib import register_ray
+    except ImportError:
+        raise NoisewiseError("backend='ray' needs Ray: pip install 'noisewise[ray]'") from None
+    register_ray()
