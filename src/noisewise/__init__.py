@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisewise._validate import NoisewiseError
     from noisewise.data import Column, PublicSample, Schema, Table
     from noisewise.dpvi import Settings
     from noisewise.fitting import fit
@@ -27,6 +28,7 @@ _HOMES = {
     "Certificate": "mechanism.ledger",
     "Column": "data",
     "Coverage": "validation.result",
+    "NoisewiseError": "_validate",
     "Plan": "planning.plan",
     "PublicSample": "data",
     "Result": "result",
@@ -44,6 +46,7 @@ __all__ = [
     "Certificate",
     "Column",
     "Coverage",
+    "NoisewiseError",
     "Plan",
     "PublicSample",
     "Result",

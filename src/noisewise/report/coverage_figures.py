@@ -140,8 +140,9 @@ def _pair(width: int) -> tuple[Figure, Axes, Axes]:
 
 def _draw_band(axes: Axes, x: np.ndarray, base: np.ndarray, half: np.ndarray) -> None:
     """What chance explains, around a dashed line of what is right."""
-    fill = {"color": COLOURS["faint"], "alpha": 0.55, "lw": 0, "zorder": 1}
-    axes.fill_between(x, base - half, base + half, **fill)
+    axes.fill_between(
+        x, base - half, base + half, color=COLOURS["faint"], alpha=0.55, lw=0, zorder=1
+    )
     axes.plot(x, base, "--", color=COLOURS["ink"], lw=1, zorder=2)
 
 

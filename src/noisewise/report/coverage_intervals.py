@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -58,20 +58,20 @@ def simulated_intervals(found: Coverage, where: int) -> Simulated:
     return Simulated(found.truth[:, where], aware, np.stack([mean - reach, mean + reach]))
 
 
-def interval_figure(found: Simulated) -> str:
-    """Noise-aware intervals, and plain DPVI's of the same fits on the same scale."""
+def interval_figure(found: Simulated, name: str = "noise-aware") -> str:
+    """The intervals, by their name, and plain DPVI's of the same fits on the same scale."""
     some = found.first(MOST_FITS)
     if not np.isfinite(some.aware).any():
         return ""
     aware, plain = (int(some.held(interval).sum()) for interval in (some.aware, some.plain))
     words = (
-        f"Interval plot of {len(some.truth)} simulated fits: {aware} noise-aware intervals hold "
+        f"Interval plot of {len(some.truth)} simulated fits: {aware} intervals ({name}) hold "
         f"the truth, and {plain} of plain DPVI."
     )
-    return draw_both("fits", words, lambda width: _draw(some, width))
+    return draw_both("fits", words, lambda width: _draw(some, name, width))
 
 
-def _draw(some: Simulated, width: int) -> Figure:
+def _draw(some: Simulated, name: str, width: int) -> Figure:
     if width > NARROW:
         figure = canvas(width, 380)
         middle = (46 + width - 8) / 2
@@ -83,12 +83,12 @@ def _draw(some: Simulated, width: int) -> Figure:
         figure = canvas(width, 610)
         panels = [panel(figure, 46, 30, 348, 276), panel(figure, 46, 330, 348, 576)]
     low, high = _limits(some)
-    entries = (("noise-aware", "aware", some.aware), ("plain DPVI", "plain", some.plain))
-    for axes, (name, role, interval) in zip(panels, entries, strict=True):
+    entries = ((name, "aware", some.aware), ("plain DPVI", "plain", some.plain))
+    for axes, (whose, role, interval) in zip(panels, entries, strict=True):
         axes.set_ylim(low, high)
         held = some.held(interval)
         _draw_fits(axes, some, interval, held, role)
-        title = f"{name}: {held.sum()} of {len(held)} hold the truth"
+        title = f"{whose}: {held.sum()} of {len(held)} hold the truth"
         axes.set_title(title, loc="left", fontsize="medium", pad=10)
         axes.set_xlim(-1, len(held))
         axes.xaxis.set_major_locator(FixedLocator([]))
@@ -112,7 +112,8 @@ def _draw_fits(
     missed = ~held & ~failed
     axes.vlines(place[held], lower[held], upper[held], color=COLOURS[role], lw=1.5, zorder=1)
     axes.vlines(place[missed], lower[missed], upper[missed], color=COLOURS["ink"], lw=2.8, zorder=2)
-    dot = {"ls": "", "zorder": 3, "mec": COLOURS["ink"], "mfc": COLOURS["paper"], "mew": 1.0}
+    ink, paper = COLOURS["ink"], COLOURS["paper"]
+    dot: dict[str, Any] = {"ls": "", "zorder": 3, "mec": ink, "mfc": paper, "mew": 1.0}
     axes.plot(place[held], truth[held], marker="o", ms=3.4, **dot)
     axes.plot(place[missed], truth[missed], marker="D", ms=4.6, **dot)
     axes.plot(place[failed], truth[failed], marker="x", ms=6, **{**dot, "mew": 1.6})

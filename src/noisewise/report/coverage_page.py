@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from noisewise.posterior import Status
 from noisewise.report import coverage_figures as figures
 from noisewise.report import words, write_page
 from noisewise.report.coverage_intervals import interval_figure, simulated_intervals
-from noisewise.report.intervals import number
+from noisewise.report.numbers import rounded, three_digits
 from noisewise.report.page import fill
 from noisewise.validation import Coverage
 
@@ -57,8 +56,8 @@ def _context(found: Coverage) -> dict[str, Any]:
         "part": _part(len(panels), len(found.labels)),
         "predictive": _predictive(found),
         "floors": {
-            "z_mean": number(found.scores.z_mean_floor, 2),
-            "z_sd": number(found.scores.z_sd_floor, 2),
+            "z_mean": rounded(found.scores.z_mean_floor, 2),
+            "z_sd": rounded(found.scores.z_sd_floor, 2),
             "good": f"{found.scores.good:,}",
         },
         "rows": _rows(found),
@@ -94,15 +93,20 @@ def _lead(found: Coverage) -> str:
 
 
 def _facts(found: Coverage) -> list[tuple[str, str]]:
-    scores, unsettled = found.scores, int((found.status == Status.NOT_CONVERGED.name).sum())
+    scores = found.scores
     z_sd = scores.z_sd[np.isfinite(scores.z_sd)]
-    span = f"{number(z_sd.min(), 2)} to {number(z_sd.max(), 2)}" if z_sd.size else "n/a"
+    span = f"{rounded(z_sd.min(), 2)} to {rounded(z_sd.max(), 2)}" if z_sd.size else "n/a"
     return [
-        ("joint coverage RMSE, by chance", f"{found.rmse:.3f}, {found.floor:.3f}"),
+        ("joint coverage RMSE", f"{found.rmse:.3f}"),
+        ("the same by chance", f"{found.floor:.3f}"),
         ("z sd (1 is right)", span),
         ("fits failed", f"{scores.failed:,} of {scores.fits:,}"),
-        ("fits not settled", f"{unsettled:,} of {scores.fits:,}"),
+        ("fits not settled", f"{_unsettled(found):,} of {scores.fits:,}"),
     ]
+
+
+def _unsettled(found: Coverage) -> int:
+    return int((found.status == Status.NOT_CONVERGED.name).sum())
 
 
 def _sections(found: Coverage) -> list[tuple[str, str]]:
@@ -125,16 +129,18 @@ def _fits(found: Coverage) -> dict[str, Any]:
     seen = simulated_intervals(found, where)
     aware, plain = (f"{seen.held(each).mean():.0%}" for each in (seen.aware, seen.plain))
     only = len(found.labels) == 1
+    # Never call noise-aware what was asked to ignore the noise.
+    name = "as asked for" if found.about.get("posterior") == "naive" else "noise-aware"
     return {
-        "figure": Markup(interval_figure(seen)),
+        "figure": Markup(interval_figure(seen, name)),
         "label": found.labels[where],
         "why": "the only parameter" if only else "the parameter whose widths are furthest off",
         "around": seen.around_truth,
         "failed": found.scores.failed,
         "words": (
-            f"Over all {len(seen.truth):,} fits, {aware} of the noise-aware 95% intervals of "
-            f"{found.labels[where]} hold the truth. Plain DPVI, which takes the last noisy iterate "
-            f"for the optimum, holds it in {plain}."
+            f"Over all {len(seen.truth):,} fits, {aware} of the 95% intervals of "
+            f"{found.labels[where]} hold the truth ({name}). Plain DPVI's, which take the last "
+            f"noisy iterate for the optimum, do so in {plain}."
         ),
     }
 
@@ -144,10 +150,10 @@ def _predictive(found: Coverage) -> dict[str, Any] | None:
         return None
     return {
         "figure": Markup(figures.predictive_figure(found.predictive)),
-        "rmse": number(found.predictive.rmse, 4),
-        "floor": number(found.predictive.floor, 4),
-        "brier": number(found.predictive.brier, 3),
-        "log_score": number(found.predictive.log_score, 3),
+        "rmse": rounded(found.predictive.rmse, 4),
+        "floor": rounded(found.predictive.floor, 4),
+        "brier": rounded(found.predictive.brier, 3),
+        "log_score": rounded(found.predictive.log_score, 3),
         "count": f"{int(found.predictive.counts.sum()):,}",
     }
 
@@ -160,32 +166,34 @@ def _rows(found: Coverage) -> list[dict[str, Any]]:
         shifted = abs(row["z_mean"]) > _SIGMAS * scores.z_mean_floor
         stretched = abs(row["z_sd"] - 1) > _SIGMAS * scores.z_sd_floor
         cells = [
-            (number(round(row["z_mean"], 2) + 0.0, 2), shifted)  # no −0.00,
-            (number(row["z_sd"], 2), stretched),
-            (number(row["coverage_rmse"], 3), False),
-            *((_three(row[key]), False) for key in ("error", "reported_sd", "single_release_sd")),
-            (number(ratio, 2), False),
+            (rounded(row["z_mean"], 2), shifted),
+            (rounded(row["z_sd"], 2), stretched),
+            (rounded(row["coverage_rmse"], 3), False),
+            *(
+                (three_digits(row[key]), False)
+                for key in ("error", "reported_sd", "single_release_sd")
+            ),
+            (rounded(ratio, 2), False),
         ]
-        plain = number(row["plain_z_sd"], 2)
+        plain = rounded(row["plain_z_sd"], 2)
         rows.append({"label": row["parameter"], "cells": cells, "plain": plain})
     return rows
 
 
-def _three(value: float) -> str:
-    """Three significant digits."""
-    return f"{value:.3g}".replace("-", "−") if math.isfinite(value) else "n/a"
-
-
 def _went(found: Coverage) -> dict[str, Any]:
-    scores = found.scores
-    failed = (
-        f"{scores.failed:,} of {scores.fits:,} fits failed: their draws are not finite. They count "
-        "as not covered in every coverage curve; z-scores, errors and ranks cannot be had for them "
-        "and leave them out."
-    )
+    scores, unsettled = found.scores, _unsettled(found)
+    sentence = f"None of the {scores.fits:,} fits failed."
+    if scores.failed:
+        sentence = (
+            f"{scores.failed:,} of {scores.fits:,} fits failed: their draws are not finite. They "
+            "count as not covered in every coverage curve; z-scores, errors and ranks cannot be "
+            "had for them and leave them out."
+        )
+    if unsettled:
+        sentence += f" {unsettled:,} say that they did not settle; they count like all others."
     counts = Counter(map(str, found.status))
     return {
-        "sentence": failed if scores.failed else f"None of the {scores.fits:,} fits failed.",
+        "sentence": sentence,
         "statuses": [
             {
                 "name": name.lower().replace("_", " "),

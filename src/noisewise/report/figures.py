@@ -30,7 +30,6 @@ __all__ = [
     "MOST_LINES",
     "MOST_ROWS",
     "NARROW",
-    "WIDE",
     "canvas",
     "curvature_figure",
     "draw_both",

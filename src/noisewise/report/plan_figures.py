@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -104,7 +104,7 @@ def _mark_plan(
     if epsilon not in epsilons or rows not in sizes:  # a plan file may have been edited
         return
     here = float(np.median(kept[epsilons.index(epsilon), sizes.index(rows)]))
-    ring = {"mfc": COLOURS["paper"], "mec": COLOURS["ink"], "mew": 2.2}
+    ring: dict[str, Any] = {"mfc": COLOURS["paper"], "mec": COLOURS["ink"], "mew": 2.2}
     axes.plot(epsilon, here, "o", ms=11, zorder=5, **ring)
     right = epsilon > np.sqrt(min(epsilons) * max(epsilons))
     axes.annotate(

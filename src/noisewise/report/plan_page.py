@@ -11,11 +11,14 @@ from markupsafe import Markup
 from noisewise.dpvi import Settings
 from noisewise.planning import Forecast, Plan
 from noisewise.report import words, write_page
-from noisewise.report.intervals import number
+from noisewise.report.numbers import percent, percent_range, rounded, three_digits
 from noisewise.report.page import fill
 from noisewise.report.plan_figures import utility_figure
 
 __all__ = ["write_plan_page"]
+
+_SEVERAL = "Lines: the median parameter. Band: the range over parameters with the planned rows."
+_LEVEL = "Where a line is level, a larger epsilon buys little: only rows do."
 
 
 def write_plan_page(plan: Plan, path: Path) -> Path:
@@ -68,13 +71,13 @@ def _forecast(plan: Plan) -> dict[str, Any]:
     for i, label in enumerate(forecast.labels):
         prior, expected = forecast.prior_sd[i], forecast.sd[i]
         cells = [
-            _three(prior),
-            _three(expected),
-            _share(expected / prior),
-            _three(forecast.single_release_sd[i]),
+            three_digits(prior),
+            three_digits(expected),
+            percent(expected / prior),
+            three_digits(forecast.single_release_sd[i]),
         ]
         if forecast.fits:
-            cells += [number(forecast.z_mean[i], 2), number(forecast.z_sd[i], 2)]
+            cells += [rounded(forecast.z_mean[i], 2), rounded(forecast.z_sd[i], 2)]
         rows.append({"label": label, "cells": cells})
     good = max(forecast.fits - forecast.failed, 1)
     return {
@@ -89,13 +92,12 @@ def _forecast(plan: Plan) -> dict[str, Any]:
 
 def _expectation(forecast: Forecast) -> str:
     kept = np.array(forecast.sd) / np.array(forecast.prior_sd)
-    much = f"{_share(float(np.median(kept)))} of what {'it is' if len(kept) == 1 else 'they are'}"
+    much = f"{percent(float(np.median(kept)))} of what {'it is' if len(kept) == 1 else 'they are'}"
     who = "The error bar is" if len(kept) == 1 else "Error bars are"
-    span = ""
-    if len(kept) > 1:
-        span = f" (median; from {_share(float(kept.min()))} to {_share(float(kept.max()))})"
+    span = percent_range(kept)
+    span = f" (median; {span})" if span else ""
     source = (
-        f"It rests on {forecast.fits:,} simulated fits, of which {forecast.failed:,} failed."
+        f"Behind this are {forecast.fits:,} simulated fits, of which {forecast.failed:,} failed."
         if forecast.fits
         else "This is an analytic first guess: no fit was simulated."
     )
@@ -108,18 +110,13 @@ def _utility(plan: Plan) -> dict[str, Any]:
     if not sds.size:
         return {"figure": "", "lines": []}
     kept, budget = sds / prior, plan.budget
-    several = len(prior) > 1
     # The table has the planned number of rows; a file edited by hand may not.
     ours = forecast.sizes.index(plan.rows) if plan.rows in forecast.sizes else 0
     figure = utility_figure(forecast.epsilons, forecast.sizes, kept, budget.epsilon, plan.rows)
     return {
         "figure": Markup(figure),
-        "caption": (
-            "Lines: the median parameter. Band: the range over parameters with the planned rows."
-            if several
-            else "Where a line is level, a larger epsilon buys nothing: only rows do."
-        ),
-        "several": several,
+        "caption": _LEVEL if len(prior) == 1 else f"{_SEVERAL} {_LEVEL}",
+        "several": len(prior) > 1,
         "sizes": [f"{size:,}" for size in forecast.sizes],
         "lines": [
             {
@@ -138,7 +135,7 @@ def _utility(plan: Plan) -> dict[str, Any]:
         ),
         "planned_rows": f"{forecast.sizes[ours]:,}",
         "parameters": [
-            (label, [_three(sd) for sd in sds[:, ours, k]])
+            (label, [three_digits(sd) for sd in sds[:, ours, k]])
             for k, label in enumerate(forecast.labels)
         ],
     }
@@ -146,23 +143,9 @@ def _utility(plan: Plan) -> dict[str, Any]:
 
 def _cell(kept: np.ndarray) -> str:
     """The median, and the range where there is one."""
-    middle = _share(float(np.median(kept)))
-    if len(kept) == 1:
-        return middle
-    return f"{middle} ({_share(float(kept.min()))} to {_share(float(kept.max()))})"
-
-
-def _share(value: float) -> str:
-    """A share with two digits that count.
-
-    >>> _share(0.0624), _share(0.5), _share(1.0)
-    ('6.2%', '50%', '100%')
-    """
-    return f"{100 * value:.2g}%" if value < 0.1 else f"{100 * value:.0f}%"
-
-
-def _three(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−") if np.isfinite(value) else "n/a"
+    middle = percent(float(np.median(kept)))
+    span = percent_range(kept)
+    return f"{middle} ({span})" if span else middle
 
 
 def _settings(settings: Settings, rows: int) -> list[tuple[str, str, str]]:
@@ -171,7 +154,7 @@ def _settings(settings: Settings, rows: int) -> list[tuple[str, str, str]]:
     found = [
         (
             "clip norm",
-            _three(settings.clip_norm),
+            three_digits(settings.clip_norm),
             "The most that one record's gradient may weigh; longer ones are shortened to it.",
         ),
         ("steps", f"{settings.steps:,}", "So many noisy gradients are released."),
@@ -183,7 +166,7 @@ def _settings(settings: Settings, rows: int) -> list[tuple[str, str, str]]:
         _step(settings),
         (
             "boost",
-            _three(settings.boost),
+            three_digits(settings.boost),
             "The first steps are larger by this factor, which falls to 1 by the end of burn-in.",
         ),
         (
@@ -219,7 +202,7 @@ def _step(settings: Settings) -> tuple[str, str, str]:
     constants = settings.rate * settings.steps
     return (
         "step rate",
-        _three(settings.rate),
+        three_digits(settings.rate),
         "The share of the distance to the optimum that a step removes, as simulated: the run is "
         f"{constants:,.0f} time constants long.",
     )
@@ -227,5 +210,5 @@ def _step(settings: Settings) -> tuple[str, str, str]:
 
 def _span(values: np.ndarray) -> str:
     """One value, or the range of several."""
-    low, high = _three(float(values.min())), _three(float(values.max()))
+    low, high = three_digits(float(values.min())), three_digits(float(values.max()))
     return low if low == high else f"{low} to {high}"

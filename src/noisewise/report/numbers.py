@@ -1,0 +1,50 @@
+"""Numbers for tables: few digits, all of which count."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["percent", "percent_range", "rounded", "three_digits"]
+
+
+def three_digits(value: float) -> str:
+    """Three digits that count, trailing zeros kept, so that columns line up.
+
+    >>> three_digits(0.16), three_digits(-12.345), three_digits(100.0), three_digits(math.nan)
+    ('0.160', '−12.3', '100', 'n/a')
+    """
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{value:#.3g}".rstrip(".").replace("-", "−")
+
+
+def rounded(value: float, digits: int) -> str:
+    """Digits after the point, without a minus sign on zero.
+
+    >>> rounded(-0.001, 2), rounded(-0.01, 2), rounded(math.inf, 2)
+    ('0.00', '−0.01', 'n/a')
+    """
+    if not math.isfinite(value):
+        return "n/a"
+    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share in percent, two digits where it is small.
+
+    >>> percent(0.07), percent(0.5), percent(1.0), percent(0.0961)
+    ('7.0%', '50%', '100%', '9.6%')
+    """
+    return f"{100 * share:#.2g}%" if share < 0.0995 else f"{100 * share:.0f}%"
+
+
+def percent_range(shares: np.ndarray) -> str:
+    """The least and the largest; '' where they read the same.
+
+    >>> percent_range(np.array([0.1, 0.2])), percent_range(np.array([0.2, 0.2]))
+    ('10% to 20%', '')
+    """
+    low, high = percent(float(np.min(shares))), percent(float(np.max(shares)))
+    return "" if low == high else f"{low} to {high}"
