@@ -46,21 +46,27 @@ def cells() -> list[Cell]:
         nw.Column(name=f"x{i}", kind="real", bounds=(-6, 6), mean=0.0, sd=1.0) for i in range(10)
     ]
     outcome = nw.Column(name="outcome", kind="real", bounds=(-20, 20))
+    regression = nw.Schema((*standard, outcome), rows=ROWS)
+    independent = nw.PublicSample(_equicorrelated(10, 0.0), regression)
     categories = nw.Column(name="x", kind="category", categories=("a", "b", "c"))
     models = [
-        ("Gamma-Exponential", gamma_exponential, (_real("x", 0, 20),), None),
-        ("Beta-Bernoulli", beta_bernoulli, (nw.Column(name="x", kind="binary"),), None),
-        ("Dirichlet-Categorical", dirichlet_categorical, (categories,), None),
-        ("10-D regression", normal_regression, (*standard, outcome), "outcome"),
+        ("Gamma-Exponential", gamma_exponential, _alone(_real("x", 0, 20))),
+        ("Beta-Bernoulli", beta_bernoulli, _alone(nw.Column(name="x", kind="binary"))),
+        ("Dirichlet-Categorical", dirichlet_categorical, _alone(categories)),
     ]
-    found = [
-        Cell(name, model, nw.Schema(columns, rows=ROWS), target, epsilon)
-        for name, model, columns, target in models
-        for epsilon in (0.1, 0.3, 1.0)
+    budgets = (0.1, 0.3, 1.0)
+    found = [Cell(name, model, schema, None, e) for name, model, schema in models for e in budgets]
+    found += [
+        Cell("10-D regression", normal_regression, regression, "outcome", epsilon, independent)
+        for epsilon in budgets
     ]
     ill = nw.Schema((*standard[:8], nw.Column(name="ill", kind="binary")), rows=ROWS)
     correlated = nw.PublicSample(_equicorrelated(8, 0.5), ill)
     return [*found, Cell("logistic, correlated", logistic(), ill, "ill", 1.0, correlated)]
+
+
+def _alone(column: nw.Column) -> nw.Schema:
+    return nw.Schema((column,), rows=ROWS)
 
 
 def _real(name: str, low: float, high: float) -> nw.Column:

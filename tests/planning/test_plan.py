@@ -25,7 +25,7 @@ def quick():
     ("model", "schema"), [(beta_bernoulli, BINARY), (gamma_exponential, WAITING)]
 )
 def test_planned_fits_are_calibrated_and_sharp(model, schema):
-    """Fresh tables (200 fits): z sd within 0.2 of 1 (four standard errors), mean within 0.28 (four),
+    """200 fresh tables: z sd within 0.2 of 1 (four standard errors), mean within 0.28 (four),
     error within 1.3 of the single-release bound (its own error is 5%). A false alarm has a
     probability below 0.1%; the seed is fixed."""
     made = nw.plan(model, like=schema, fits=16, recalibrate=64, **SMALL)

@@ -32,7 +32,7 @@ def expected(clip_norm, wander=0.0, records=65_536):
 
 def test_without_clip_and_wander_everything_is_the_fisher_information():
     """Of a log rate it is N. Monte Carlo error with 65,536 records: up to sqrt(8/65,536) = 1.1%
-    for the scatter (kurtosis 9), 2.2% for the slope (from 2048 records); limits are five of them."""
+    for the scatter (kurtosis 9), 2.2% for the slope (2048 records); limits are five of them."""
     found = expected(1e6)
     assert found.curvature == pytest.approx(N, rel=0.11)
     assert found.response == pytest.approx(N, rel=0.055)

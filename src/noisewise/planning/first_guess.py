@@ -41,6 +41,10 @@ _LEAST_BOOST = 1.1
 _LEAST_TIME_CONSTANTS = 30.0
 _MOST_TIME_CONSTANTS = 200.0
 _KNOWN, _WIDEST = 0.1, 1.5
+_DISTRUST = 0.1
+"""Share of the simulated clipping bias that may be wrong although records can be simulated."""
+_MORE_DISTRUST = 3.0
+"""Where covariates are guesses, the bias may be several times what is simulated."""
 
 
 class Sketch(NamedTuple):
@@ -56,6 +60,9 @@ class Sketch(NamedTuple):
     """The clip norm for descent, in the frame that the curvature whitens."""
     release_sd: np.ndarray
     """What the best single release would leave of each coordinate of the unconstrained space."""
+    simulable: bool
+    """Whether made-up records are like real ones, up to the model: without covariates that the
+    schema only guesses."""
     bend: float
     """Shift of the optimum, in posterior sds, by iterates that wander one of them."""
     curvature_sd: float
@@ -75,15 +82,17 @@ def sketch(
     releases = single_release(white.gradients, rows, white.prior, budget)
     slopes = clipped_slopes(target, simulated, factor, candidate_norms(white.gradients))
     best = sharpest(releases).covariance
+    simulable = view.sample is not None or not _has_covariates(target)
     return Sketch(
         rows,
         simulated,
         precision,
         curvature,
-        sharpest(releases, slopes),
+        sharpest(releases, slopes, _DISTRUST if simulable else _MORE_DISTRUST),
         np.sqrt(np.diag(factor @ best @ factor.T)),
+        simulable,
         bending(target, simulated, factor, rows),
-        _WIDEST if _has_covariates(target) and view.sample is None else _KNOWN,
+        _KNOWN if simulable else _WIDEST,
     )
 
 

@@ -100,10 +100,12 @@ def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:
     """Designs in the order in which they are tried: the guess, a longer approach, and around it."""
     guess = design(target, found, steps=steps)
     constants = (guess.rate or 0.0) * steps
+    # Made-up tables cannot tell what tight clipping does to covariates unlike the schema's.
+    tighter = 0.7 if found.simulable else 1.0
     around = (
         {"clip_factor": 1.0},
-        {"clip_factor": 0.7},
-        {"clip_factor": 0.7, "time_constants": max(constants / 2, 20.0)},
+        {"clip_factor": tighter, "time_constants": max(constants * 1.5, 40.0)},
+        {"clip_factor": tighter, "time_constants": max(constants / 2, 20.0)},
         {"clip_factor": 1.5},
     )
     longer = {"burn_in": 0.15, "early_rate": 0.2}
