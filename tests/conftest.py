@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
 import noisewise as nw
 from people import make_frame, make_schema
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled programs in pytest's cache: workers, and later runs, share them."""
+    if config.cache is not None:
+        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 @pytest.fixture(scope="session")

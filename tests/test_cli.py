@@ -158,3 +158,70 @@ def test_the_demo_runs_on_the_real_table(tmp_path):
     # a hundred (it covers privacy noise alone), so fewer than 7 of 10 is below one in a million.
     assert int(held.group(1)) >= 7
     assert (tmp_path / "demo.html").stat().st_size > 20_000
+
+
+@pytest.fixture(scope="module")
+def planned(files):
+    path = files / "plan.toml"
+    outcome = RUN.invoke(
+        app,
+        [
+            "plan",
+            str(files / "people.toml"),
+            *("--rows", "1500", "--target", "visited", "--features", "age,sex", "--epsilon", "1"),
+            *("--fits", "2", "--recalibrate", "4", "--steps", "200", "-o", str(path)),
+        ],
+    )
+    assert outcome.exit_code == 0, outcome.output
+    return path, outcome
+
+
+def test_plan_writes_a_plan_and_a_page(planned):
+    path, outcome = planned
+    assert "from 4 simulated fits" in outcome.output
+    assert "coefficients[1]" in outcome.output
+    assert nw.Plan.load(path).settings.steps == 200
+    assert "no row was read" in path.read_text()
+    assert path.with_suffix(".html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_fit_takes_the_plan(files, planned):
+    options = ["--epsilon", "1", "--delta", "1e-6", "--features", "age,sex"]
+    outcome = fit(files, "--plan", str(planned[0]), out="with-plan", options=options)
+    assert outcome.exit_code == 0, outcome.output
+    sources = nw.Result.load(files / "with-plan").privacy.sources
+    assert sources["clip norm and settings"].startswith("plan file plan.toml")
+
+
+def test_coverage_says_a_verdict_and_writes_a_page(files, planned):
+    page = files / "coverage.html"
+    outcome = RUN.invoke(
+        app,
+        [
+            "coverage",
+            str(files / "people.toml"),
+            *("--rows", "1500", "--target", "visited", "--features", "age,sex", "--epsilon", "1"),
+            *("--plan", str(planned[0]), "--simulations", "20", "--test-rows", "20"),
+            *("--folder", str(files / "groups"), "-o", str(page)),
+        ],
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert "intervals are" in outcome.output
+    assert "joint coverage RMSE" in outcome.output
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert list((files / "groups").glob("group-*.npz"))
+
+
+def test_an_impossible_plan_gets_one_line(files):
+    outcome = RUN.invoke(
+        app,
+        [
+            "plan",
+            str(files / "people.toml"),
+            *("--rows", "50", "--target", "visited", "--epsilon", "0.0001"),
+            *("-o", str(files / "none.toml")),
+        ],
+    )
+    assert outcome.exit_code == 2
+    assert "would leave the posterior at the prior" in outcome.output
+    assert not (files / "none.toml").exists()

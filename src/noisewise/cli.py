@@ -134,6 +134,10 @@ def plan(
     fits: Annotated[
         int, typer.Option(help="Simulated fits for each design; 0 is a quick guess.")
     ] = 24,
+    recalibrate: Annotated[
+        int, typer.Option(help="Fresh simulated fits of the best design, to recalibrate by.")
+    ] = 128,
+    steps: Annotated[int, typer.Option(help="Number of steps of the fit.")] = 4000,
     public_sample: PublicRows = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = Path(
         "plan.toml"
@@ -155,7 +159,9 @@ def plan(
                 target=target,
                 features=_listed(features),
                 public_sample=_sample(public_sample, declared),
+                steps=steps,
                 fits=fits,
+                recalibrate=recalibrate,
                 progress=progress,
             )
         page = made.report(made.save(output).with_suffix(".html"))

@@ -16,13 +16,10 @@ _SETTINGS = {
 
 
 @pytest.fixture(autouse=True, scope="package")
-def _quick_compilation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compile in a hurry, and into pytest's cache: workers, and later runs, share it."""
-    cache = request.config.cache
-    assert cache is not None
-    settings = _SETTINGS | {"jax_compilation_cache_dir": str(cache.mkdir("jax"))}
-    before = {name: jax.config.values[name] for name in settings}
-    for name, value in settings.items():
+def _quick_compilation() -> Iterator[None]:
+    """Compile in a hurry, and keep the smallest programs too (see the tests' conftest)."""
+    before = {name: jax.config.values[name] for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
         jax.config.update(name, value)
     yield
     for name, value in before.items():
