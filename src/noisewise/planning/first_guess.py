@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._validate import integer_at_least
-from noisewise.dpvi import Settings
+from noisewise.dpvi import Settings, decaying_schedule
 from noisewise.mechanism import Budget
 from noisewise.models import RowView, Target, whitened_frame
 from noisewise.planning.simulation import (
@@ -21,6 +21,7 @@ from noisewise.planning.simulation import (
     bending,
     clipped_slopes,
     simulate_gradients,
+    way_home,
 )
 from noisewise.planning.single_release import (
     SingleRelease,
@@ -34,9 +35,10 @@ __all__ = ["STEPS", "Sketch", "design", "first_guess", "release_sds", "sketch"]
 STEPS = 4000
 _LARGEST_BATCH = 4000
 _FULL_CURVATURE_DIM = 200
-_BURN_IN = 0.1
+_BURN_INS = (0.1, 0.15, 0.2, 0.3)
+_EARLY_RATES = (0.1, 0.2)
+_SETTLING = 3.0
 _LARGEST_RATE = 0.05
-_LARGEST_EARLY_RATE = 0.1
 _LEAST_BOOST = 1.1
 _LEAST_TIME_CONSTANTS = 30.0
 _MOST_TIME_CONSTANTS = 200.0
@@ -134,15 +136,19 @@ def design(
     steps: int = STEPS,
     time_constants: float | None = None,
     clip_factor: float = 1.0,
-    burn_in: float = _BURN_IN,
-    early_rate: float = _LARGEST_EARLY_RATE,
+    caution: float = 1.0,
 ) -> Settings:
-    """Means-only settings; what is not given is guessed."""
+    """Means-only settings; what is not given is guessed.
+
+    ``caution`` multiplies the early time constants that are allowed for the way home.
+    """
     integer_at_least("steps", steps, 10)
     constants = _time_constants(found) if time_constants is None else time_constants
     rate = min(constants / steps, _LARGEST_RATE)
+    clip_norm = clip_factor * found.clip.clip_norm
+    burn_in, early_rate = _approach(target, found, clip_norm, rate, steps, caution)
     return Settings(
-        clip_norm=clip_factor * found.clip.clip_norm,
+        clip_norm=clip_norm,
         sampling_rate=min(0.1 if found.rows >= 1000 else 1.0, _LARGEST_BATCH / found.rows),
         steps=steps,
         burn_in=burn_in,
@@ -154,6 +160,28 @@ def design(
         curvature=found.curvature,
         prior_precision=found.precision,
     )
+
+
+def _approach(
+    target: Target, found: Sketch, clip_norm: float, rate: float, steps: int, caution: float
+) -> tuple[float, float]:
+    """The shortest and gentlest early phase with time enough for the way home.
+
+    Twice what nineteen in twenty made-up truths need, and a few time constants to settle.
+    """
+    white = whiten(target, found.simulated, found.rows)
+    needed = way_home(target, found.simulated, white.factor, clip_norm, found.rows)
+    enough = caution * (2 * float(np.quantile(needed, 0.95)) + _SETTLING)
+    for burn_in in _BURN_INS:
+        for early_rate in _EARLY_RATES:
+            boost = max(early_rate / rate, _LEAST_BOOST)
+            if (
+                decaying_schedule(steps, boost, burn_in).sum() * rate
+                - (1 - burn_in) * (rate * steps)
+                >= enough
+            ):
+                return burn_in, early_rate
+    return _BURN_INS[-1], _EARLY_RATES[-1]
 
 
 def first_guess(

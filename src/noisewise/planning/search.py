@@ -19,6 +19,7 @@ __all__ = ["DESIGNS", "Trial", "learn_recalibration", "search"]
 DESIGNS = 5
 _DRAWS = 400
 _GOOD_ENOUGH = 0.2
+_SIGMAS = 3.0
 _SEED = 7
 _FRESH = 1_000_000
 """Fits that judge are numbered from here, those that choose from 0: they share no table."""
@@ -80,20 +81,20 @@ def learn_recalibration(
 ) -> tuple[Settings, Scores]:
     """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
 
-    What a few hundred fits cannot tell from chance is left alone: an estimate within its Monte
-    Carlo error counts as none, and larger ones are shrunk by it.
+    What these fits cannot tell from chance is left alone: an estimate within three of its Monte
+    Carlo errors counts as none. (Shrinking smaller ones, instead, moved posteriors that had been
+    right by a tenth of an sd.)
     """
     numbers = range(_FRESH, _FRESH + fits)
     trial = _try(target, view, found, settings, budget, others, numbers)
     scores = trial.scores
-    shift = _shrunk(scores.z_mean, scores.z_mean_floor)
-    stretch = np.exp(_shrunk(np.log(scores.z_sd), scores.z_sd_floor))
+    shift = _beyond_chance(scores.z_mean, scores.z_mean_floor)
+    stretch = np.exp(_beyond_chance(np.log(scores.z_sd), scores.z_sd_floor))
     return settings.with_recalibration(shift, stretch), scores
 
 
-def _shrunk(estimate: np.ndarray, error: float) -> np.ndarray:
-    """The estimate times one minus its squared relative error, where that is positive."""
-    return estimate * np.maximum(1 - (error / np.maximum(np.abs(estimate), 1e-30)) ** 2, 0.0)
+def _beyond_chance(estimate: np.ndarray, error: float) -> np.ndarray:
+    return np.where(np.abs(estimate) > _SIGMAS * error, estimate, 0.0)
 
 
 def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:
@@ -103,13 +104,12 @@ def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:
     # Made-up tables cannot tell what tight clipping does to covariates unlike the schema's.
     tighter = 0.7 if found.simulable else 1.0
     around = (
-        {"clip_factor": 1.0},
+        {"caution": 1.5},
         {"clip_factor": tighter, "time_constants": max(constants * 1.5, 40.0)},
         {"clip_factor": tighter, "time_constants": max(constants / 2, 20.0)},
         {"clip_factor": 1.5},
     )
-    longer = {"burn_in": 0.15, "early_rate": 0.2}
-    return [guess, *(design(target, found, steps=steps, **longer, **other) for other in around)]
+    return [guess, *(design(target, found, steps=steps, **other) for other in around)]
 
 
 def _try(

@@ -12,7 +12,7 @@ from jax import Array
 
 from noisewise.models import Rows, RowView, Target
 
-__all__ = ["PriorPredictive", "bending", "clipped_slopes", "simulate_gradients"]
+__all__ = ["PriorPredictive", "bending", "clipped_slopes", "simulate_gradients", "way_home"]
 
 _PARAMETERS = 128
 _FEWEST_PARAMETERS = 32
@@ -153,6 +153,37 @@ def _clipped_slopes(
         return total / len(next(iter(table.values())))
 
     return jax.lax.map(one, (thetas, rows))
+
+
+def way_home(
+    target: Target, simulated: PriorPredictive, factor: np.ndarray, clip_norm: float, rows: int
+) -> np.ndarray:
+    """Time constants that descent needs from the prior's mean to each made-up truth.
+
+    Far from home a clipped gradient pulls with less than the distance: the way takes distance over
+    pull, where nothing is clipped one time constant for each factor of e.
+    """
+    location = jnp.asarray(simulated.location, jnp.float32)
+    wide = jnp.asarray(factor, jnp.float32)
+    pulls = _pulls(target, location, wide, jnp.float32(clip_norm), simulated.rows)
+    away = np.asarray(simulated.thetas, float) - simulated.location
+    way = np.linalg.solve(factor, away.T).T
+    distance = np.linalg.norm(way, axis=1)
+    pull = rows * (np.asarray(pulls, float) * way).sum(1) / np.maximum(distance, 1e-30)
+    return distance / np.maximum(pull, 1e-3 * distance)
+
+
+@partial(jax.jit, static_argnums=0)
+def _pulls(target: Target, start: Array, factor: Array, clip_norm: Array, rows: Rows) -> Array:
+    """For every truth, the mean clipped gradient of its records at the start."""
+
+    def one(table: Rows) -> Array:
+        gradients = jax.vmap(jax.grad(target.log_likelihood), (None, 0))(start, table) @ factor
+        norms = jnp.linalg.norm(gradients, axis=1, keepdims=True)
+        bounded = gradients * jnp.minimum(1.0, clip_norm / jnp.maximum(norms, 1e-30))
+        return jnp.where(jnp.isfinite(norms), bounded, 0.0).mean(0)
+
+    return jax.lax.map(one, rows)
 
 
 def bending(
