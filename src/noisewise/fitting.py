@@ -74,7 +74,7 @@ def fit(
     if plan is None:
         settings, source = _first_guess(built, view, count.public, budget, steps), SIMULATED
     else:
-        settings, source = _planned(plan, table, count.public, budget)
+        settings, source = _planned(plan, built, table, count.public, budget)
     mechanism = Mechanism(
         clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
     ).calibrate(budget, count.releases)
@@ -113,8 +113,14 @@ def _first_guess(
 
 
 def _planned(
-    plan: Plan | Settings, table: Table, rows: int, budget: Budget
+    plan: Plan | Settings, target: Target, table: Table, rows: int, budget: Budget
 ) -> tuple[Settings, str]:
+    settings = plan if isinstance(plan, Settings) else plan.settings
+    if settings.curvature is not None and len(settings.curvature) != target.dim:
+        raise NoisewiseError(
+            f"the plan is for {len(settings.curvature)} unconstrained coordinates, this model has "
+            f"{target.dim}: plan again for this model and these features"
+        )
     if isinstance(plan, Settings):
         return plan, "set by the caller"
     plan.warn_if_it_does_not_fit(table.schema, rows, budget)

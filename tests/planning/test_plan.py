@@ -7,7 +7,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import NoisewiseError
-from noisewise.models.conjugate import beta_bernoulli, gamma_exponential
+from noisewise.models.conjugate import beta_bernoulli, dirichlet_categorical, gamma_exponential
 from noisewise.planning import PlanError
 
 BINARY = nw.Schema((nw.Column(name="x", kind="binary"),), rows=2000)
@@ -124,6 +124,13 @@ def test_fit_takes_a_plan_and_warns_where_it_does_not_fit(quick):
         nw.fit(beta_bernoulli, smaller, budget=other, plan=quick, insecure_seed=0)
     said = " ".join(str(warning.message) for warning in caught)
     assert "another schema" in said and "2000 rows" in said and "epsilon=0.5" in said
+
+
+def test_a_plan_for_another_model_is_refused(quick):
+    schema = nw.Schema((nw.Column(name="x", kind="category", categories=("a", "b", "c")),))
+    table = nw.Table({"x": ["a", "b", "c"] * 100}, schema)
+    with pytest.raises(NoisewiseError, match="1 unconstrained coordinates, this model has 2"):
+        nw.fit(dirichlet_categorical, table, budget=BUDGET, plan=quick)
 
 
 def test_recalibration_moves_and_stretches(quick):
