@@ -69,23 +69,52 @@ def fit(
     resolved = named_model(model, table.schema, target)
     view = row_view(resolved, table.schema, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
+    _refuse_before_spending(plan, resolved, built, table, posterior, public_sample)
     count = _row_count(table, budget, insecure_seed)
     budget.warn_if_delta_is_large(count.public)
     if plan is None:
         settings, source = _first_guess(built, view, count.public, budget, steps), SIMULATED
     else:
-        settings, source = _planned(plan, built, table, count.public, budget)
+        settings, source = _planned(plan, table, count.public, budget)
     mechanism = Mechanism(
         clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
     ).calibrate(budget, count.releases)
     assembly = assemble(settings, built, mechanism, count.public, len(table))
     trace = _run(assembly, table, view, insecure_seed, progress)
-    certificate = _certificate(budget, mechanism, count, source, insecure_seed)
+    certificate = _certificate(budget, mechanism, count, source, public_sample, insecure_seed)
     rng = np.random.default_rng(insecure_seed)
-    covariates = reference_rows(view, count.public)
-    outcome = infer(posterior, trace, assembly, settings, draws, rng, covariates)
+    reference = reference_rows(built, view, count.public)
+    outcome = infer(posterior, trace, assembly, settings, draws, rng, reference)
     asked = _asked(resolved, view, target, settings, posterior, count.public)
     return _result(built, view, trace, outcome, certificate, asked)
+
+
+def _refuse_before_spending(
+    plan: Plan | Settings | None,
+    model: Callable[..., Any],
+    target: Target,
+    table: Table,
+    posterior: str,
+    public_sample: PublicSample | None,
+) -> None:
+    """Whatever can be refused, before the first noisy number."""
+    if isinstance(plan, Plan):
+        plan.check(model, target.dim, public_sample)
+    elif plan is not None:
+        plan.check_dimension(target.dim)
+    settings = plan.settings if isinstance(plan, Plan) else plan
+    if posterior in ("nuts", "laplace") and (settings is None or settings.full_curvature):
+        raise NoisewiseError(
+            f"posterior='{posterior}' has a diagonal curvature only: use posterior='exact', or "
+            "settings with full_curvature=False"
+        )
+    if public_sample is not None:
+        for name, values in public_sample.columns.items():
+            if name in table.schema and np.array_equal(values, table.arrays[name]):
+                raise NoisewiseError(
+                    f"column '{name}' of the public sample is the table's own: a public sample is "
+                    "of other people, about whom nothing needs protecting"
+                )
 
 
 def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowCount:
@@ -113,14 +142,8 @@ def _first_guess(
 
 
 def _planned(
-    plan: Plan | Settings, target: Target, table: Table, rows: int, budget: Budget
+    plan: Plan | Settings, table: Table, rows: int, budget: Budget
 ) -> tuple[Settings, str]:
-    settings = plan if isinstance(plan, Settings) else plan.settings
-    if settings.curvature is not None and len(settings.curvature) != target.dim:
-        raise NoisewiseError(
-            f"the plan is for {len(settings.curvature)} unconstrained coordinates, this model has "
-            f"{target.dim}: plan again for this model and these features"
-        )
     if isinstance(plan, Settings):
         return plan, "set by the caller"
     plan.warn_if_it_does_not_fit(table.schema, rows, budget)
@@ -149,7 +172,12 @@ def _run(
 
 
 def _certificate(
-    budget: Budget, mechanism: Mechanism, count: _RowCount, source: str, insecure_seed: int | None
+    budget: Budget,
+    mechanism: Mechanism,
+    count: _RowCount,
+    source: str,
+    public_sample: PublicSample | None,
+    insecure_seed: int | None,
 ) -> Certificate:
     secure = insecure_seed is None
     sources = {
@@ -160,6 +188,10 @@ def _certificate(
         "sampling": "Poisson, no batch truncated",
         "noise": "rounded Gaussian on an integer grid",
     }
+    if public_sample is not None:
+        sources["covariates for simulation"] = (
+            f"a sample of {len(public_sample)} rows, {public_sample.fingerprint()}, declared public"
+        )
     gradients = mechanism.release("gradients")
     reasons = (
         () if secure else (f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",)

@@ -50,16 +50,16 @@ def test_clipping_against_the_integrals(clip_norm):
     found = expected(clip_norm)
     assert found.bias == pytest.approx(N * (clipped * weight).sum(), rel=0.05)
     assert found.response == pytest.approx(N * (clipped * plain * weight).sum(), rel=0.03)
-    assert found.scatter == pytest.approx(N * (clipped**2 * weight).sum(), rel=0.03)
+    variance = (clipped**2 * weight).sum() - (clipped * weight).sum() ** 2
+    assert found.scatter == pytest.approx(N * variance, rel=0.03)
     assert found.curvature == pytest.approx(N * (t * inside * weight).sum(), rel=0.1)
 
 
 def test_wander_against_the_integral():
-    """E exp(w) = exp(s^2 / 2): the mean gradient over a wander of sd s is N (exp(s^2/2) - 1). Eight
-    pairs of moves know it to a third (their squares scatter by sqrt(2/8))."""
+    """E exp(w) = exp(s^2 / 2): the mean gradient over a wander of sd s is N (exp(s^2/2) - 1). Moves
+    with the right second moment know it up to terms of order s^4, here 1%, and records to 1%."""
     found = expected(1e6, wander=0.3)
-    assert found.bias == pytest.approx(N * (np.exp(0.045) - 1), rel=1.0)
-    assert found.bias > 0
+    assert found.bias == pytest.approx(N * (np.exp(0.045) - 1), rel=0.05)
 
 
 def test_the_optimums_prior_and_theta_around_it_make_the_prior():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from os import PathLike
 from typing import Any
 
@@ -31,6 +32,8 @@ class PublicSample:
     def __init__(self, data: Any, schema: Schema) -> None:
         shared = _shared(schema, column_names(data))
         raw = read_columns(data, shared, ignore_undeclared=True)
+        if len({len(values) for values in raw.values()}) != 1 or not len(raw[shared.names[0]]):
+            raise DataError("the public sample's columns must be equally long, and not empty")
         self.columns = {c.name: bounded(c, raw[c.name], clamp=True) for c in shared}
 
     @classmethod
@@ -47,6 +50,14 @@ class PublicSample:
                 ".csv, .csv.gz or .parquet file"
             ) from None
         return cls(frame, schema)
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with any value."""
+        digest = hashlib.sha256()
+        for name, values in self.columns.items():
+            digest.update(name.encode())
+            digest.update(values.tobytes())
+        return digest.hexdigest()[:16]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

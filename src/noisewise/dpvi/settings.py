@@ -81,9 +81,26 @@ class Settings:
         if not 0 <= self.burn_in < 1:
             raise NoisewiseError(f"burn_in must be in [0, 1), got {self.burn_in!r}")
 
+    def check_dimension(self, dim: int) -> None:
+        """Refuse settings whose arrays are for another number of unconstrained coordinates."""
+        for name in ("location", "curvature", "prior_precision", "shift", "stretch"):
+            value = getattr(self, name)
+            if value is not None and set(np.shape(value)) != {dim}:
+                raise NoisewiseError(
+                    f"the plan's {name} is for {len(value)} unconstrained coordinates, this model "
+                    f"has {dim}: plan again for this model and these features"
+                )
+
     def with_recalibration(self, shift: np.ndarray, stretch: np.ndarray) -> Settings:
         """A copy that moves and stretches posteriors by this much."""
         return replace(self, shift=shift, stretch=stretch)
+
+    @property
+    def recalibrates(self) -> bool:
+        """Whether posteriors are moved or stretched at all."""
+        if self.shift is None or self.stretch is None:
+            return False
+        return bool(np.any(self.shift != 0) or np.any(self.stretch != 1))
 
     def recalibrated(self, theta: np.ndarray) -> np.ndarray:
         """Draws (draws x coordinates) moved and stretched as simulated fits have taught."""

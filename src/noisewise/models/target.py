@@ -48,6 +48,16 @@ class Target:
         """A name for each unconstrained coordinate."""
         return [label for site in self.layout.latents for label in site.labels()]
 
+    @property
+    def generated(self) -> frozenset[str]:
+        """Arguments that the model draws itself: the others are covariates."""
+        return frozenset(argument for argument, _ in self.layout.observed_arguments)
+
+    @property
+    def has_covariates(self) -> bool:
+        """Whether the model takes columns that it does not generate."""
+        return any(name not in self.generated for name, _, _ in self.layout.signature)
+
     # -- between the two spaces -------------------------------------------------------------
 
     def _split(self, theta: Array) -> dict[str, Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ __all__ = ["read_plan", "write_plan"]
 _HEAD = """\
 # A noisewise plan: settings chosen on simulated data, before a single row is touched.
 # Use it:  noisewise fit DATA --schema S.toml --plan THIS.toml ...
-# Settings may be edited; what is private does not depend on them, only how well the fit does.
+# Settings may be edited, from public knowledge only: tuning them on the data would not be private.
 
 """
 _FORMAT = "noisewise-plan"
@@ -28,6 +30,7 @@ def write_plan(plan: Plan, path: Path) -> Path:
     import tomli_w
 
     settings = {name: value for name, value in plan.settings.to_dict().items() if value is not None}
+    settings = _rounded(settings)
     plain = {
         "format": _FORMAT,
         "made_for": {
@@ -38,6 +41,8 @@ def write_plan(plan: Plan, path: Path) -> Path:
             "delta": plan.budget.delta,
             "adjacency": plan.budget.adjacency,
             "source": plan.source,
+            **({} if plan.sample is None else {"public_sample": plan.sample}),
+            "settings_digest": _digest(settings),
         },
         "forecast": plan.forecast.to_dict(),
         "settings": settings,
@@ -47,6 +52,11 @@ def write_plan(plan: Plan, path: Path) -> Path:
     scratch.write_text(text, encoding="utf-8")
     scratch.replace(path)
     return path
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    """Tells settings as they were planned from settings edited since."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _rounded(plain: Any) -> Any:
@@ -72,6 +82,9 @@ def read_plan(path: Path) -> Plan:
         raise NoisewiseError(f"{shown(str(path))} is not a plan: make one with `noisewise plan`")
     try:
         made_for = plain["made_for"]
+        source = f"plan file {path.name}: {made_for['source']}"
+        if _digest(plain["settings"]) != made_for["settings_digest"]:
+            source = f"plan file {path.name}, edited by hand"
         return Plan(
             settings=Settings.from_dict(plain["settings"]),
             rows=made_for["rows"],
@@ -83,9 +96,12 @@ def read_plan(path: Path) -> Plan:
             ),
             model=made_for["model"],
             forecast=Forecast.from_dict(plain["forecast"]),
-            source=f"plan file {path.name}: {made_for['source']}",
+            source=source,
+            sample=made_for.get("public_sample"),
         )
-    except (KeyError, TypeError) as error:
+    except NoisewiseError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise NoisewiseError(
             f"the plan {shown(str(path))} lacks or misspells an entry ({reason}): plan again"

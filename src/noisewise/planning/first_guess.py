@@ -45,6 +45,7 @@ _MOST_TIME_CONSTANTS = 200.0
 _KNOWN, _WIDEST = 0.1, 1.5
 _DISTRUST = 0.1
 """Share of the simulated clipping bias that may be wrong although records can be simulated."""
+_UNCORRECTED = 0.3
 _MORE_DISTRUST = 3.0
 """Where covariates are guesses, the bias may be several times what is simulated."""
 
@@ -84,7 +85,7 @@ def sketch(
     releases = single_release(white.gradients, rows, white.prior, budget)
     slopes = clipped_slopes(target, simulated, factor, candidate_norms(white.gradients))
     best = sharpest(releases).covariance
-    simulable = view.sample is not None or not _has_covariates(target)
+    simulable = view.covers(target.generated)
     return Sketch(
         rows,
         simulated,
@@ -219,19 +220,15 @@ def _curvature(
     return kept
 
 
-def _has_covariates(target: Target) -> bool:
-    """Whether the model takes columns that it does not generate."""
-    generated = {argument for argument, _ in target.layout.observed_arguments}
-    return any(name not in generated for name, _, _ in target.layout.signature)
-
-
 def _time_constants(found: Sketch) -> float:
     """c = rho T: as many as keep the shift from non-linearity at half of the reported sd.
 
     Wandering w posterior sds shifts the optimum by bend w^2 of them, and w^2 = c noise^2 / 2. The
     shift is simulated and taken off after the fit; it should not be many error bars all the same.
+    Where covariates are guesses it is not taken off, and less of it is tolerated.
     """
     noise = found.clip.noise
     reported = math.sqrt(1 + noise**2)
-    most = reported / max(found.bend * noise**2, 1e-12)
+    tolerated = 1.0 if found.simulable else _UNCORRECTED
+    most = tolerated * reported / max(found.bend * noise**2, 1e-12)
     return float(np.clip(most, _LEAST_TIME_CONSTANTS, _MOST_TIME_CONSTANTS))

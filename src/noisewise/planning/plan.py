@@ -29,6 +29,9 @@ from noisewise.planning.search import DESIGNS, learn_recalibration, search
 __all__ = ["SIMULATED", "Plan", "count_cost", "plan", "row_view"]
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
+WITH_SAMPLE = (
+    "simulated from the model's prior, the schema and a public sample; no row of the data was read"
+)
 FITS, RECALIBRATION_FITS = 24, 128
 
 
@@ -44,6 +47,21 @@ class Plan:
     model: str
     forecast: Forecast
     source: str = SIMULATED
+    sample: str | None = None
+    """Fingerprint of the public sample that covariates came from."""
+
+    def check(self, model: Callable[..., Any], dim: int, sample: PublicSample | None) -> None:
+        """Refuse a plan for another model, or for other covariates than will be simulated."""
+        if self.model != model_name(model):
+            raise NoisewiseError(
+                f"the plan is for model {self.model}, not {model_name(model)}: plan again"
+            )
+        self.settings.check_dimension(dim)
+        if self.sample != (None if sample is None else sample.fingerprint()):
+            wanted = "without a public sample" if self.sample is None else "with its public sample"
+            raise NoisewiseError(
+                f"the plan was made {wanted}: pass the same one as public_sample, or plan again"
+            )
 
     def warn_if_it_does_not_fit(self, schema: Schema, rows: int, budget: Budget) -> None:
         """Warn when what is to be fitted is not what was planned for."""
@@ -54,7 +72,8 @@ class Plan:
                 f"the plan was made for {self.rows} rows, the table has about {rows}: plan again",
                 stacklevel=3,
             )
-        if self.budget != budget:
+        same = np.isclose([self.budget.epsilon, self.budget.delta], [budget.epsilon, budget.delta])
+        if self.budget.adjacency != budget.adjacency or not same.all():
             warnings.warn(
                 f"the plan was made for {self.budget}, this fit has {budget}: plan again",
                 stacklevel=3,
@@ -144,6 +163,8 @@ def plan(
         budget=budget,
         model=model_name(resolved),
         forecast=make_forecast(built, found, budget, scores, settings.stretch),
+        source=SIMULATED if public_sample is None else WITH_SAMPLE,
+        sample=None if public_sample is None else public_sample.fingerprint(),
     )
 
 

@@ -12,7 +12,7 @@ from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
 from noisewise.models import RowView, Target
 from noisewise.planning.first_guess import Sketch, design
-from noisewise.planning.trials import SimulatedFits, simulator
+from noisewise.planning.trials import simulator
 
 __all__ = ["DESIGNS", "Trial", "learn_recalibration", "search"]
 
@@ -125,10 +125,10 @@ def _try(
     fits = ready.run(numbers, draws=_DRAWS, seed=_SEED)
     scores = score(fits.truth, fits.draws)
     unsettled = float(np.mean(fits.status == "NOT_CONVERGED"))
-    return Trial(settings, scores, unsettled, _merit(fits, scores, unsettled, found))
+    return Trial(settings, scores, unsettled, _merit(scores, unsettled, found))
 
 
-def _merit(fits: SimulatedFits, scores: Scores, unsettled: float, found: Sketch) -> float:
+def _merit(scores: Scores, unsettled: float, found: Sketch) -> float:
     """Mean log error against a single release, plus what z-scores are off beyond chance.
 
     Medians over fits would hide the few that went astray; root mean squares do not.
@@ -139,4 +139,5 @@ def _merit(fits: SimulatedFits, scores: Scores, unsettled: float, found: Sketch)
     off = np.abs(np.log(scores.z_sd)) - scores.z_sd_floor
     shifted = np.abs(scores.z_mean) - scores.z_mean_floor
     calibration = np.mean(np.maximum(off, 0.0)) + np.mean(np.maximum(shifted, 0.0))
-    return float(sharpness + calibration + unsettled + 5 * scores.failed / scores.fits)
+    merit = float(sharpness + calibration + unsettled + 5 * scores.failed / scores.fits)
+    return merit if np.isfinite(merit) else np.inf

@@ -4,12 +4,12 @@ Let every record's gradient at the truth be clipped to norm C, summed, and relea
 noise that the whole budget buys, C / mu. With psi the clipped and u the plain gradient (both in
 the whitened frame), the parameters that this release implies have covariance
 
-    (N E[psi u^T] + P)^-1 (N E[psi psi^T] + (C / mu)^2 I + P) (N E[psi u^T] + P)^-T
+    (P + M (B + (C / mu)^2 I)^-1 M^T)^-1,    M = N E[psi u^T],  B = N Cov(psi)
 
-over tables and noise: an M-estimator with noise added, P the prior's precision. C is the one with
-the least trace. Without clipping and noise this is the posterior's own covariance. For Bernoulli
-records it is closed: psi = u = x - p, so the variance of the logit is 1/(N p (1 - p)) plus
-(max(p, 1 - p) / mu)^2 / (N p (1 - p))^2.
+over tables and noise: an M-estimator with noise added, joined with the prior's precision P. C is
+the one with the least trace. Without clipping and noise this is the posterior's own covariance. For
+Bernoulli records it is closed: psi = u = x - p, so with a flat prior the variance of the logit is
+1/(N p (1 - p)) plus (max(p, 1 - p) / mu)^2 / (N p (1 - p))^2.
 """
 
 from __future__ import annotations
@@ -95,11 +95,13 @@ def _release(
 ) -> SingleRelease:
     clipped, records = _clip(gradients, clip_norm), gradients.shape[1]
     noise = float(clip_norm) * least_noise(budget)
-    response = rows * np.swapaxes(clipped, 1, 2) @ gradients / records + prior_precision
-    scatter = rows * np.swapaxes(clipped, 1, 2) @ clipped / records + prior_precision
+    response = rows * np.swapaxes(clipped, 1, 2) @ gradients / records
+    off = clipped - clipped.mean(1, keepdims=True)
+    scatter = rows * np.swapaxes(off, 1, 2) @ off / records
     scatter = scatter + noise**2 * np.eye(clipped.shape[-1])
-    inverse = np.linalg.inv(response)
-    covariance = inverse @ scatter @ np.swapaxes(inverse, 1, 2)
+    told = response @ np.linalg.solve(scatter, np.swapaxes(response, 1, 2))
+    covariance = np.linalg.inv(prior_precision + told)
+    inverse = np.linalg.inv(response + prior_precision)
     cut = gradients - clipped
     shift = (inverse @ (rows * cut.mean(1))[..., None])[..., 0]
     # The simulated shift has a Monte Carlo error of its own, taken out in the mean.

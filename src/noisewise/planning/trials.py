@@ -29,7 +29,7 @@ from noisewise.dpvi import (
 from noisewise.dpvi.run import BLOCKS
 from noisewise.mechanism import Budget, DeviceSource, Mechanism, Release
 from noisewise.models import Rows, RowView, Target
-from noisewise.posterior import infer_many
+from noisewise.posterior import Reference, infer_many
 
 __all__ = ["SimulatedFits", "Simulator", "reference_rows", "simulator"]
 
@@ -50,14 +50,15 @@ class SimulatedFits(NamedTuple):
     """`Status` names, one a fit."""
 
 
-def reference_rows(view: RowView, rows: int) -> Rows:
+def reference_rows(target: Target, view: RowView, rows: int) -> Reference:
     """Made-up rows for `infer` to simulate from: the same for every fit, so that it is repeatable.
 
     Of a table's own size within limits: the simulated bias must be known better than the fit.
     """
     count = int(np.clip(rows, *_REFERENCE_ROWS))
     found = view.simulate(np.random.default_rng(1), count)
-    return {name: jnp.asarray(column) for name, column in found.items()}
+    made_up = {name: jnp.asarray(column) for name, column in found.items()}
+    return Reference(made_up, view.covers(target.generated))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class Simulator:
             self.settings,
             draws,
             generators,
-            reference_rows(self.view, self.rows),
+            reference_rows(self.target, self.view, self.rows),
         )
         return SimulatedFits(
             np.asarray(truth, float),

@@ -18,10 +18,10 @@ from jax import Array
 
 from noisewise.models import Frame, Rows, Target
 
-__all__ = ["Expected", "Surroundings", "expect", "optimum_prior"]
+__all__ = ["JACOBIAN_RECORDS", "Expected", "Surroundings", "expect", "optimum_prior"]
 
 _MOVES = 8
-_JACOBIAN_RECORDS = 2048
+JACOBIAN_RECORDS = 2048
 _LEAST_GAIN = 1e-3
 
 
@@ -70,7 +70,7 @@ def expect(
     """
     key_rows, key_moves = jax.random.split(key)
     records = target.simulate(key_rows, frame.to_model(around.optimum), covariates)
-    half = jax.random.normal(key_moves, (_MOVES, len(around.optimum))) @ around.wander.T
+    half = _balanced_moves(key_moves, len(around.optimum)) @ around.wander.T
     points = around.optimum + jnp.concatenate([half, -half])
 
     def gradient(point: Array, record: Rows) -> Array:
@@ -89,7 +89,7 @@ def expect(
     plain = jnp.where(jnp.isfinite(plain), plain, 0.0)
     total, _ = jax.lax.scan(add, jnp.zeros_like(plain), points)
     mean = total / len(points)
-    some = min(_JACOBIAN_RECORDS, len(plain))
+    some = min(JACOBIAN_RECORDS, len(plain))
     chosen = jax.tree.map(lambda column: column[:some], records)
     at = points[jnp.arange(some) % len(points)]
     slopes = rows * jax.vmap(jax.jacfwd(clipped))(at, chosen).mean(0)
@@ -97,10 +97,18 @@ def expect(
     return Expected(
         0.5 * (slopes + slopes.T) + prior_precision,
         0.5 * (response + response.T) + prior_precision,
-        rows * mean.T @ mean / len(mean) + prior_precision,
+        rows * jnp.cov(mean, rowvar=False).reshape(slopes.shape) + prior_precision,
         rows * (mean - plain).mean(0),
         around.optimum,
     )
+
+
+def _balanced_moves(key: Array, dim: int) -> Array:
+    """Moves whose second moment is the identity exactly, not just on average: random rotations of
+    the axes. Bias grows with that moment, so it would otherwise be known to a half only."""
+    keys = jax.random.split(key, max(1, _MOVES // dim))
+    turns = jax.vmap(lambda one: jnp.linalg.qr(jax.random.normal(one, (dim, dim)))[0])(keys)
+    return jnp.sqrt(float(dim)) * turns.reshape(-1, dim)
 
 
 def optimum_prior(

@@ -25,7 +25,7 @@ __all__ = ["MatrixModel", "infer"]
 _CURVATURE_DRAWS = 1000
 _EXACT_HESSIAN_DIM = 64
 _LARGEST_LOG = 12.0
-_WELL_KNOWN = 0.15
+_WELL_KNOWN = 0.2
 
 
 class MatrixModel(NamedTuple):
@@ -68,6 +68,8 @@ class _Fit(NamedTuple):
     """A's posterior at one width of its prior."""
 
     evidence: float
+    log_sd: float
+    """The prior's width."""
     log: np.ndarray
     """S of the most probable A, in the basis of `_mode`."""
     root: np.ndarray
@@ -88,13 +90,16 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
     fits: list[_Fit] = []
     for log_sd in sorted(model.log_curvature_sds):
         start = fits[-1].log if fits else np.zeros((dim, dim))
-        fits.append(_fit(_regression(model, variance, centre, log_sd), start))
+        fits.append(_fit(_regression(model, variance, centre, log_sd), log_sd, start))
         if fits[-1].evidence < fits[0].evidence:
             break  # a wider prior only loses from here on
     best = max(fits, key=lambda fit: fit.evidence)
     count = max(min(draws, 100), min(draws // 4, _CURVATURE_DRAWS))
     deviations = _deviations(best, dim, count, rng)
     curvature = best.root @ _exponential(deviations) @ best.root
+    # A trace that rejects the expected curvature casts doubt on all that was expected.
+    if best.log_sd > _WELL_KNOWN and len(model.log_curvature_sds) > 1:
+        model = model._replace(expected=None)
     responses, optimum_precision = optimum_prior(
         _responses(model, curvature), model.prior_precision
     )
@@ -103,8 +108,9 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
     inverse_roots = np.linalg.inv(np.swapaxes(np.linalg.cholesky(precision), -1, -2))
     shock = rng.standard_normal((draws, dim, 1))
     optimum = mean[chosen] + (inverse_roots[chosen] @ shock)[..., 0]
-    identified = min(model.log_curvature_sds) <= _WELL_KNOWN or best.prior_share < 0.5
-    return NoiseAwarePosterior(optimum, responses[chosen], bool(identified))
+    identified = best.log_sd <= _WELL_KNOWN or best.prior_share < 0.5
+    believed = model.expected is not None
+    return NoiseAwarePosterior(optimum, responses[chosen], bool(identified), believed)
 
 
 def _regression(
@@ -134,7 +140,7 @@ def total_variance(model: MatrixModel) -> np.ndarray:
     return np.maximum((stats.power - explained) / freedom, model.noise_variance)
 
 
-def _fit(regression: _Regression, start: np.ndarray) -> _Fit:
+def _fit(regression: _Regression, log_sd: float, start: np.ndarray) -> _Fit:
     """Mode and precision of A, and the evidence for this prior, by Laplace's approximation."""
     dim = len(regression.weight)
     log, mode, loss = _mode(regression, start)
@@ -161,7 +167,7 @@ def _fit(regression: _Regression, start: np.ndarray) -> _Fit:
         factor, share = np.sqrt(pairs), float(np.mean(prior / pairs))
         log_determinant = np.sum(np.log(pairs))
     evidence = -loss + 0.5 * np.sum(np.log(prior)) - 0.5 * log_determinant
-    return _Fit(float(evidence), log, root, factor, basis, share)
+    return _Fit(float(evidence), log_sd, log, root, factor, basis, share)
 
 
 def _mode(regression: _Regression, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:

@@ -15,16 +15,22 @@ from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
 from noisewise.models import Frame, Rows, Target
 from noisewise.posterior import exact, laplace, matrix, nuts
 from noisewise.posterior.burn_in import BurnIn, find_burn_in, within_reach
-from noisewise.posterior.expected import Expected, Surroundings, expect, optimum_prior
+from noisewise.posterior.expected import (
+    JACOBIAN_RECORDS,
+    Expected,
+    Surroundings,
+    expect,
+    optimum_prior,
+)
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 from noisewise.posterior.trace_model import Priors, TraceModel, paper_priors, planned_priors
 
-__all__ = ["METHODS", "Outcome", "infer", "infer_many", "trace_model"]
+__all__ = ["METHODS", "Outcome", "Reference", "infer", "infer_many", "trace_model"]
 
 METHODS = ("exact", "nuts", "laplace", "naive")
 _ROUNDS = 3
-_LADDER = (0.1, 0.35)
-"""Widths of the curvature's prior that the trace may choose from, below the settings' own."""
+_NARROW, _WIDER = 0.1, (0.35, 1.5)
+"""Widths of the curvature's prior: without covariates the first; with them the trace chooses."""
 
 
 class Outcome(NamedTuple):
@@ -37,6 +43,15 @@ class Outcome(NamedTuple):
     burn_in: BurnIn
     curvature: np.ndarray
     """Mean curvature over draws."""
+
+
+class Reference(NamedTuple):
+    """Made-up rows of the model's arguments, for simulating the model at the fit."""
+
+    rows: Rows
+    alike: bool
+    """Whether their covariates are like the data's: there are none, or they come from a public
+    sample. If not, they say what curvature to expect, for the trace to correct, and no more."""
 
 
 class _Kept(NamedTuple):
@@ -53,14 +68,14 @@ def infer(
     settings: Settings,
     draws: int,
     rng: np.random.Generator,
-    covariates: Rows | None = None,
+    reference: Reference | None = None,
 ) -> Outcome:
     """Mixture draws of theta (na-dpvi.txt eq. A7) from the trace alone.
 
-    ``covariates`` are made-up rows of the model's arguments, from which it is simulated what
-    clipping and bending do to the gradients near the fit; without them, nothing is taken off.
+    From the ``reference`` rows it is simulated what clipping and bending do to the gradients near
+    the fit; without it, nothing is taken off.
     """
-    return infer_many(method, [trace], assembly, settings, draws, [rng], covariates)[0]
+    return infer_many(method, [trace], assembly, settings, draws, [rng], reference)[0]
 
 
 def infer_many(
@@ -70,21 +85,26 @@ def infer_many(
     settings: Settings,
     draws: int,
     rngs: Sequence[np.random.Generator],
-    covariates: Rows | None = None,
+    reference: Reference | None = None,
 ) -> list[Outcome]:
     """`infer` for many fits of one assembly, their simulations side by side on the device."""
     one_of("posterior", method, METHODS)
     kept = [_keep(trace, settings) if trace.finite else None for trace in traces]
     expectations: list[Expected | None] = [None] * len(kept)
-    if covariates is not None and settings.full_curvature and settings.curvature is not None:
-        expectations = _expectations(kept, assembly, settings, covariates, rngs)
-    found = zip(traces, kept, expectations, rngs, strict=True)
-    return [
-        _diverged(assembly, draws)
-        if part is None
-        else _outcome(method, trace, part, expected, assembly, settings, draws, rng)
-        for trace, part, expected, rng in found
-    ]
+    if reference is not None and settings.full_curvature and settings.curvature is not None:
+        expectations = _expectations(kept, assembly, settings, reference.rows, rngs)
+    outcomes = []
+    for trace, part, expected, rng in zip(traces, kept, expectations, rngs, strict=True):
+        model = None if expected is None or reference is None else (expected, reference.alike)
+        try:
+            outcomes.append(
+                _diverged(assembly, draws)
+                if part is None
+                else _outcome(method, trace, part, model, assembly, settings, draws, rng)
+            )
+        except np.linalg.LinAlgError:  # a trace too wild for its moments to be matrices
+            outcomes.append(_diverged(assembly, draws))
+    return outcomes
 
 
 def _keep(trace: Trace, settings: Settings) -> _Kept:
@@ -101,7 +121,7 @@ def _outcome(
     method: str,
     trace: Trace,
     kept: _Kept,
-    expected: Expected | None,
+    expected: tuple[Expected, bool] | None,
     assembly: Assembly,
     settings: Settings,
     draws: int,
@@ -109,7 +129,7 @@ def _outcome(
 ) -> Outcome:
     way = "exact" if method == "naive" else method
     found = _infer_optimum(way, kept.statistics, expected, assembly, settings, draws, rng)
-    theta = _theta(assembly, found, expected, rng)
+    theta = _theta(assembly, found, expected[0] if expected and found.believed else None, rng)
     mean_curvature = found.curvature.mean(0)
     last = np.broadcast_to(np.asarray(trace.last, float), (draws, len(trace.last)))
     curvature = np.broadcast_to(mean_curvature, (draws, *mean_curvature.shape))
@@ -145,7 +165,8 @@ def _expectations(
     kappa = assembly.setting.sampling_rate
     gradient = np.stack([part.gradient for part in statistics]) / kappa
     spread = np.stack([part.spread / part.steps for part in statistics])
-    jitter = 1e-9 * np.trace(spread, axis1=1, axis2=2)[:, None, None] * np.eye(mean.shape[1])
+    scale = 1e-9 * np.trace(spread, axis1=1, axis2=2)[:, None, None] + 1e-12
+    jitter = scale * np.eye(mean.shape[1])
     wander = np.linalg.cholesky(spread + jitter)
     reach = 4 * np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
     prior = _prior_precision(assembly, settings)
@@ -195,7 +216,7 @@ def _expect_many(
 def _infer_optimum(
     method: str,
     statistics: TraceStatistics,
-    expected: Expected | None,
+    expected: tuple[Expected, bool] | None,
     assembly: Assembly,
     settings: Settings,
     draws: int,
@@ -247,7 +268,7 @@ def _prior_precision(assembly: Assembly, settings: Settings) -> np.ndarray:
 
 def _matrix_model(
     statistics: TraceStatistics,
-    expected: Expected | None,
+    expected: tuple[Expected, bool] | None,
     assembly: Assembly,
     settings: Settings,
 ) -> matrix.MatrixModel:
@@ -256,17 +277,26 @@ def _matrix_model(
             "full_curvature needs a simulated curvature to start from: plan, or use "
             "full_curvature=False"
         )
-    dim = assembly.program.rule.target.dim
-    widest = settings.curvature_sd
+    target = assembly.program.rule.target
+    dim = target.dim
+    centre, believed = np.eye(dim), None
+    widths: tuple[float, ...] = (settings.curvature_sd,)
+    if expected is not None:
+        centre, believed = np.asarray(expected[0].curvature), expected[0] if expected[1] else None
+        # A tenth for the model, and the Monte Carlo error of the simulated curvature.
+        narrow = float(np.hypot(_NARROW, np.sqrt(dim / JACOBIAN_RECORDS)))
+        widths = (
+            (narrow, *(w for w in _WIDER if w > narrow)) if target.has_covariates else (narrow,)
+        )
     return matrix.MatrixModel(
         statistics,
         assembly.setting.sampling_rate,
         assembly.noise_variance,
         np.zeros(dim),
         _prior_precision(assembly, settings),
-        np.eye(dim) if expected is None else np.asarray(expected.curvature),
-        (widest,) if expected is None else (*(s for s in _LADDER if s < widest), widest),
-        expected,
+        centre,
+        widths,
+        believed,
     )
 
 

@@ -46,3 +46,5 @@ class NoiseAwarePosterior(NamedTuple):
     """Draws x parameters, or draws x parameters x parameters: A."""
     identified: bool
     """Whether the trace, not the prior, decides the curvature."""
+    believed: bool = False
+    """Whether what the model expects of clipping and bending was taken off."""

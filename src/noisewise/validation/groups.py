@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +37,18 @@ class Spec:
     posterior: str
     draws: int
     seed: int
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def fingerprint(self) -> str:
         """Changes with anything that changes the fits, but not with how they are grouped."""
-        code = getattr(self.model, "__code__", None)
-        sample = self.view.sample or {}
+        import cloudpickle
+
+        sample, encoder = self.view.sample or {}, self.view.encoder
         said = {
-            "model": repr(self.model)
-            if code is None
-            else code.co_code.hex() + repr(code.co_consts),
+            "model": hashlib.sha256(cloudpickle.dumps(self.model)).hexdigest(),
             "schema": self.view.schema.fingerprint(),
             "arguments": self.view.arguments,
+            "encoding": None if encoder is None else [encoder.target, *encoder.describe()],
             "sample": [(n, hashlib.sha256(a.tobytes()).hexdigest()) for n, a in sample.items()],
             "settings": self.settings.to_dict(),
             "rows": self.rows,
@@ -59,7 +61,7 @@ class Spec:
 
     def simulator(self) -> Simulator:
         """The design, ready to be tried in this process."""
-        known = _READY.get(self.fingerprint())
+        known = _READY.get(self.token)
         if known is None:
             target = build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
             known = simulator(
@@ -71,11 +73,13 @@ class Spec:
                 self.others,
                 self.posterior,
             )
-            _READY[self.fingerprint()] = known
+            _READY.clear()  # one run at a time
+            _READY[self.token] = known
         return known
 
 
 _READY: dict[str, Simulator] = {}
+"""This process's simulator, by its run's token: groups arrive with copies of the same `Spec`."""
 
 
 def run_group(spec: Spec, numbers: Sequence[int]) -> tuple[list[int], SimulatedFits]:
@@ -89,11 +93,11 @@ class Groups:
     A run that was killed finds its finished groups again and goes on with the rest.
     """
 
-    def __init__(self, fingerprint: str, folder: Path | None) -> None:
+    def __init__(self, spec: Spec, folder: Path | None) -> None:
         self._folder = folder
         self._parts: list[tuple[list[int], SimulatedFits]] = []
         if folder is not None:
-            self._open(folder, fingerprint)
+            self._open(folder, spec.fingerprint())
 
     def _open(self, folder: Path, fingerprint: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from noisewise.evaluation import PredictiveCalibration, predictive_calibration
 from noisewise.models import Rows, RowView, Target
 from noisewise.planning import SimulatedFits
 
-__all__ = ["predict_new_records"]
+__all__ = ["check_yes_or_no", "predict_new_records"]
 
 _DRAWS = 100
 
@@ -27,10 +27,7 @@ def predict_new_records(
     For models with one observed argument of yes or no; the posterior predictive probability is the
     mean over draws of the likelihood of a yes.
     """
-    observed = [argument for argument, _ in target.layout.observed_arguments]
-    if len(observed) != 1:
-        raise NoisewiseError("test_rows needs a model with one observed argument: leave it at 0")
-    outcome = observed[0]
+    outcome = check_yes_or_no(target, view)
     key = jax.random.PRNGKey(seed)
     probabilities, outcomes = [], []
     for k, (truth, draws) in enumerate(zip(fits.truth, fits.draws, strict=True)):
@@ -39,14 +36,27 @@ def predict_new_records(
         made_up = view.simulate(np.random.default_rng([seed, k, 1]), rows)
         records = target.simulate(jax.random.fold_in(key, k), jnp.asarray(truth), made_up)
         found = np.asarray(records[outcome])
-        if not np.isin(found, (0, 1)).all():
-            raise NoisewiseError(
-                f"test_rows needs yes-or-no outcomes, the model's {outcome} are not: leave it at 0"
-            )
         some = jnp.asarray(draws[:: max(1, len(draws) // _DRAWS)])
         probabilities.append(np.asarray(_probability_of_yes(target, outcome, some, records)))
         outcomes.append(found)
+    if not outcomes:
+        raise NoisewiseError("every simulated fit failed: there is no prediction to check")
     return predictive_calibration(np.concatenate(probabilities), np.concatenate(outcomes))
+
+
+def check_yes_or_no(target: Target, view: RowView) -> str:
+    """The model's one observed argument; refused where it takes other values than 0 and 1."""
+    observed = [argument for argument, _ in target.layout.observed_arguments]
+    if len(observed) != 1:
+        raise NoisewiseError("test_rows needs a model with one observed argument: leave it at 0")
+    key = jax.random.PRNGKey(0)
+    made_up = view.simulate(np.random.default_rng(0), 200)
+    records = target.simulate(key, target.sample_prior(key, 1)[0], made_up)
+    if not np.isin(np.asarray(records[observed[0]]), (0, 1)).all():
+        raise NoisewiseError(
+            f"test_rows needs yes-or-no outcomes, the model's {observed[0]} are not: leave it at 0"
+        )
+    return observed[0]
 
 
 @partial(jax.jit, static_argnums=(0, 1))

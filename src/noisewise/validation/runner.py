@@ -18,7 +18,7 @@ from noisewise.planning import plan as make_plan
 from noisewise.planning.plan import count_cost
 from noisewise.posterior import METHODS
 from noisewise.validation.groups import Groups, Spec, run_group, split
-from noisewise.validation.predictions import predict_new_records
+from noisewise.validation.predictions import check_yes_or_no, predict_new_records
 from noisewise.validation.result import Coverage
 
 __all__ = ["coverage"]
@@ -65,6 +65,9 @@ def coverage(
     one_of("posterior", posterior, METHODS)
     resolved = named_model(model, like, target)
     view = row_view(resolved, like, target, features, public_sample)
+    built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
+    if test_rows:
+        check_yes_or_no(built, view)
     if plan is None:
         plan = make_plan(
             resolved,
@@ -75,10 +78,16 @@ def coverage(
             features=features,
             public_sample=public_sample,
         )
-    settings = plan.settings if isinstance(plan, Plan) else plan
+    if isinstance(plan, Plan):
+        plan.check(resolved, built.dim, public_sample)
+        plan.warn_if_it_does_not_fit(like, n, budget)
+        settings = plan.settings
+    else:
+        plan.check_dimension(built.dim)
+        settings = plan
     others = count_cost(like, budget)
     spec = Spec(resolved, view, settings, n, budget, others, posterior, draws, seed)
-    groups = Groups(spec.fingerprint(), None if folder is None else Path(folder))
+    groups = Groups(spec, None if folder is None else Path(folder))
     missing = sorted(set(range(simulations)) - groups.done())
     size = spec.simulator().group if group is None else integer_at_least("group", group, 1)
     if progress is not None:
@@ -88,7 +97,6 @@ def coverage(
         if progress is not None:
             progress(min(len(groups.done()), simulations), simulations)
     found = groups.collect(simulations)
-    built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     predictive = None
     if test_rows:
         predictive = predict_new_records(built, view, found, test_rows, seed)
@@ -105,7 +113,7 @@ def coverage(
         "covariates": "from the schema" if public_sample is None else "from the public sample",
         "steps": settings.steps,
         "clip_norm": settings.clip_norm,
-        "recalibrated": settings.shift is not None,
+        "recalibrated": settings.recalibrates,
     }
     return Coverage(
         truth=found.truth,
