@@ -98,6 +98,10 @@ def fit(
         from noisewise.storage import check_free
 
         check_free(output)
+        if public_sample is not None and public_sample.resolve() == data.resolve():
+            raise NoisewiseError(
+                f"the public sample {public_sample} is the table itself: its rows are not public"
+            )
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
@@ -149,6 +153,7 @@ def plan(
         from noisewise.mechanism import Budget
         from noisewise.planning import plan as make_plan
 
+        _check_page(output, ".toml")
         declared = Schema.from_toml(schema)
         with _progress("Simulated fits") as progress:
             made = make_plan(
@@ -165,9 +170,10 @@ def plan(
                 progress=progress,
             )
         page = made.report(made.save(output).with_suffix(".html"))
+        sample = "" if public_sample is None else f" --public-sample {public_sample}"
         _show_forecast(made.forecast)
         _out.print(
-            f"\nSaved to {output}; open {page}\nNext: noisewise fit DATA --plan {output} ..."
+            f"\nSaved to {output}; open {page}\nNext: noisewise fit DATA --plan {output}{sample} ..."
         )
 
 
@@ -206,6 +212,7 @@ def coverage(
         from noisewise.planning import Plan
         from noisewise.validation import coverage as run_coverage
 
+        _check_page(output, ".html")
         declared = Schema.from_toml(schema)
         with _progress("Simulated fits") as progress:
             found = run_coverage(
@@ -333,6 +340,14 @@ def _show_summary(result: Any) -> None:
     _out.print(f"\nStatus: {result.status.words}.")
 
 
+def _check_page(path: Path, suffix: str) -> None:
+    """Refuse an output that could not be written, before hours of simulation."""
+    if path.suffix != suffix:
+        raise NoisewiseError(f"the output {path} must end in {suffix}")
+    if not path.parent.is_dir():
+        raise NoisewiseError(f"the folder {path.parent} of the output does not exist")
+
+
 def _listed(names: str | None) -> list[str] | None:
     return names.split(",") if names else None
 
@@ -347,7 +362,7 @@ def _show_forecast(forecast: Any) -> None:
     source = f"{forecast.fits} simulated fits" if forecast.fits else "an analytic guess"
     _out.print(f"\nForecast, on the unconstrained scale, from {source}")
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("parameter", "sd before", "expected sd", "best possible"):
+    for heading in ("parameter", "sd before", "expected sd", "one release's"):
         grid.add_column(heading)
     columns = (forecast.prior_sd, forecast.sd, forecast.single_release_sd)
     for name, *sds in zip(forecast.labels, *columns, strict=True):

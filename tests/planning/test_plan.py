@@ -129,7 +129,7 @@ def test_fit_takes_a_plan_and_warns_where_it_does_not_fit(quick):
 def test_a_plan_for_another_model_is_refused(quick):
     schema = nw.Schema((nw.Column(name="x", kind="category", categories=("a", "b", "c")),))
     table = nw.Table({"x": ["a", "b", "c"] * 100}, schema)
-    with pytest.raises(NoisewiseError, match="1 unconstrained coordinates, this model has 2"):
+    with pytest.raises(NoisewiseError, match="is for model beta_bernoulli, not dirichlet"):
         nw.fit(dirichlet_categorical, table, budget=BUDGET, plan=quick)
 
 
@@ -140,6 +140,37 @@ def test_recalibration_moves_and_stretches(quick):
     assert moved.mean() == pytest.approx(draws.mean() - 0.5 * draws.std())
     assert moved.std() == pytest.approx(2 * draws.std())
     assert quick.settings.recalibrated(draws) is draws
+
+
+def test_what_was_planned_with_is_kept_and_required():
+    """The certificate's provenance: a sample is named, an edit is noticed, another one refused."""
+    columns = [nw.Column(name=n, kind="real", bounds=(-3, 3)) for n in "ab"]
+    schema = nw.Schema((*columns, nw.Column(name="y", kind="binary")), rows=500)
+    rng = np.random.default_rng(0)
+    sample = nw.PublicSample({n: rng.uniform(-3, 3, 300) for n in "ab"}, schema)
+    options = {"like": schema, "n": 500, "budget": BUDGET, "target": "y"}
+    made = nw.plan("logistic", fits=0, steps=100, public_sample=sample, **options)
+    data = {n: rng.uniform(-3, 3, 500) for n in "ab"} | {"y": rng.integers(0, 2, 500)}
+    table = nw.Table(data, schema)
+    with pytest.raises(NoisewiseError, match="with its public sample"):
+        nw.fit("logistic", table, budget=BUDGET, target="y", plan=made)
+    own = nw.PublicSample({n: data[n] for n in "ab"}, schema)
+    with pytest.raises(NoisewiseError, match="is the table's own"):
+        nw.fit("logistic", table, budget=BUDGET, target="y", public_sample=own)
+    found = nw.fit("logistic", table, budget=BUDGET, target="y", plan=made, public_sample=sample)
+    assert sample.fingerprint() in found.privacy.sources["covariates for simulation"]
+    assert "public sample" in found.privacy.sources["clip norm and settings"]
+
+
+def test_an_edited_plan_file_says_so(quick, tmp_path):
+    path = quick.save(tmp_path / "plan.toml")
+    assert "no row was read" in nw.Plan.load(path).source
+    lines = path.read_text().splitlines()
+    edited = ["clip_norm = 1.5" if line.startswith("clip_norm") else line for line in lines]
+    path.write_text("\n".join(edited))
+    again = nw.Plan.load(path)
+    assert again.settings.clip_norm == 1.5
+    assert again.source == "plan file plan.toml, edited by hand"
 
 
 def test_public_samples_are_not_tables():
