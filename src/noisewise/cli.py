@@ -173,7 +173,8 @@ def plan(
         sample = "" if public_sample is None else f" --public-sample {public_sample}"
         _show_forecast(made.forecast)
         _out.print(
-            f"\nSaved to {output}; open {page}\nNext: noisewise fit DATA --plan {output}{sample} ..."
+            f"\nSaved to {output}; open {page}\n"
+            f"Next: noisewise fit DATA --plan {output}{sample} ..."
         )
 
 
