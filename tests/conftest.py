@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 import numpy as np
 import pytest
@@ -13,8 +15,12 @@ from people import make_frame, make_schema
 def pytest_configure(config: pytest.Config) -> None:
     """Keep compiled programs in pytest's cache: workers, and later runs, share them."""
     if config.cache is not None:
-        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
+        folder = str(config.cache.mkdir("jax"))
+        jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        # For processes that tests start.
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
 
 
 @pytest.fixture(scope="session")

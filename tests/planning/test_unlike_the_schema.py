@@ -19,15 +19,15 @@ def correlated(correlation, seed):
 
 @pytest.fixture(scope="module")
 def quick():
-    return nw.plan(logistic(), like=SCHEMA, n=2000, budget=BUDGET, target="y", fits=0, steps=2000)
+    return nw.plan(logistic(), like=SCHEMA, n=2000, budget=BUDGET, target="y", fits=0, steps=1000)
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.9])
 def test_the_weak_direction_is_not_biased(quick, correlation):
-    """The difference of two correlated features' weights, six tables: root mean square z below 2
-    (a false alarm in one of 2000 for perfect error bars; seeds are fixed)."""
+    """The difference of two correlated features' weights, four tables: root mean square z below 2.2
+    (a false alarm in one of 1500 for perfect error bars; seeds are fixed)."""
     z = []
-    for seed in range(6):
+    for seed in range(4):
         X, rng = correlated(correlation, seed)
         truth = np.array([0.3, 0.8, -0.5])
         y = rng.random(2000) < 1 / (1 + np.exp(-(truth[0] + X @ truth[1:])))
@@ -37,4 +37,4 @@ def test_the_weak_direction_is_not_biased(quick, correlation):
         )
         difference = found.draws["coefficients"] @ np.array([0.0, 1.0, -1.0])
         z.append((difference.mean() - 1.3) / difference.std())
-    assert np.sqrt(np.mean(np.square(z))) < 2
+    assert np.sqrt(np.mean(np.square(z))) < 2.2

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
@@ -19,7 +20,10 @@ __all__ = ["DESIGNS", "Trial", "learn_recalibration", "search"]
 DESIGNS = 5
 _DRAWS = 400
 _GOOD_ENOUGH = 0.2
-_SIGMAS = 3.0
+_FALSE_ALARM = 0.0027
+_MEDIAN_ERROR, _SPREAD_ERROR = 1.2533, 0.9644
+"""Standard errors of a normal sample's median and of half the distance between its 16% and 84%
+quantiles, times the root of its size."""
 _SEED = 7
 _FRESH = 1_000_000
 """Fits that judge are numbered from here, those that choose from 0: they share no table."""
@@ -30,6 +34,8 @@ class Trial(NamedTuple):
 
     settings: Settings
     scores: Scores
+    z: np.ndarray
+    """Posterior mean minus truth in posterior sds (fits x coordinates)."""
     unsettled: float
     """Share of fits whose own status said that they had not converged."""
     merit: float
@@ -81,20 +87,23 @@ def learn_recalibration(
 ) -> tuple[Settings, Scores]:
     """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
 
-    What these fits cannot tell from chance is left alone: an estimate within three of its Monte
-    Carlo errors counts as none. (Shrinking smaller ones, instead, moved posteriors that had been
-    right by a tenth of an sd.)
+    What these fits cannot tell from chance is left alone: it mends what is badly off. (Smaller
+    corrections, tried before, moved posteriors that had been right by a tenth of an sd.) Medians and
+    quantiles are used, so that one stray fit does not stretch everybody's error bars.
     """
     numbers = range(_FRESH, _FRESH + fits)
     trial = _try(target, view, found, settings, budget, others, numbers)
-    scores = trial.scores
-    shift = _beyond_chance(scores.z_mean, scores.z_mean_floor)
-    stretch = np.exp(_beyond_chance(np.log(scores.z_sd), scores.z_sd_floor))
-    return settings.with_recalibration(shift, stretch), scores
+    low, middle, high = np.nanquantile(trial.z, (0.16, 0.5, 0.84), axis=0)
+    fewer = np.sqrt(max(trial.scores.good, 1))
+    shift = _beyond_chance(middle, _MEDIAN_ERROR / fewer)
+    stretch = np.exp(_beyond_chance(np.log((high - low) / 2), _SPREAD_ERROR / fewer))
+    return settings.with_recalibration(shift, stretch), trial.scores
 
 
 def _beyond_chance(estimate: np.ndarray, error: float) -> np.ndarray:
-    return np.where(np.abs(estimate) > _SIGMAS * error, estimate, 0.0)
+    """The estimates that the largest of so many would seldom be by chance; zero for the rest."""
+    sigmas = ndtri(1 - _FALSE_ALARM / 2 / len(estimate))
+    return np.where(np.abs(estimate) > sigmas * error, estimate, 0.0)
 
 
 def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:
@@ -125,7 +134,9 @@ def _try(
     fits = ready.run(numbers, draws=_DRAWS, seed=_SEED)
     scores = score(fits.truth, fits.draws)
     unsettled = float(np.mean(fits.status == "NOT_CONVERGED"))
-    return Trial(settings, scores, unsettled, _merit(scores, unsettled, found))
+    with np.errstate(all="ignore"):
+        z = (fits.draws.mean(1) - fits.truth) / fits.draws.std(1)
+    return Trial(settings, scores, z, unsettled, _merit(scores, unsettled, found))
 
 
 def _merit(scores: Scores, unsettled: float, found: Sketch) -> float:
