@@ -119,9 +119,9 @@ def measured(cell: Cell, plan: nw.Plan, simulations: int) -> str:
     ratio = found.scores.error / found.single_release_sd
     parts = [
         f"{cell.name} | {cell.epsilon:g}",
-        f"{found.rmse:.3f} ({before.rmse:.3f})",
-        f"{_range(found.scores.z_mean)} ({_range(before.scores.z_mean)})",
-        f"{_range(found.scores.z_sd)} ({_range(before.scores.z_sd)})",
+        _beside(f"{found.rmse:.3f}", f"{before.rmse:.3f}"),
+        _beside(_range(found.scores.z_mean), _range(before.scores.z_mean)),
+        _beside(_range(found.scores.z_sd), _range(before.scores.z_sd)),
         f"{_range(ratio)}",
         f"{_range(found.plain_z_sd)}",
         f"{found.scores.failed}",
@@ -134,7 +134,7 @@ def measured(cell: Cell, plan: nw.Plan, simulations: int) -> str:
 def _without_recalibration(found: nw.Coverage, plan: nw.Plan) -> nw.Coverage:
     """The same fits as they were before the last step, which is affine and so can be undone."""
     settings = plan.settings
-    if settings.shift is None or settings.stretch is None:
+    if settings.shift is None or settings.stretch is None or not settings.recalibrates:
         return found
     mean = found.draws.mean(1, keepdims=True)
     sd = found.draws.std(1, keepdims=True) / settings.stretch
@@ -151,6 +151,11 @@ def _misses(found: nw.Coverage, ratio: np.ndarray) -> str:
         "error": ratio.max() > 1.3,
     }
     return ", ".join(name for name, is_so in missed.items() if is_so) or "none"
+
+
+def _beside(after: str, before: str) -> str:
+    """With the figure before recalibration, where that is another."""
+    return after if after == before else f"{after} (before {before})"
 
 
 def _range(values: np.ndarray) -> str:
@@ -193,8 +198,8 @@ def table(lines: list[str], simulations: int) -> str:
             f"floors: coverage RMSE {np.sqrt(1 / 6 / k):.3f}, z mean {1 / np.sqrt(k):.3f}, z sd "
             f"{1 / np.sqrt(2 * k):.3f}; device: {jax.devices()[0].device_kind}.",
             "",
-            "| model | epsilon | coverage RMSE (before) | z mean (before) | z sd (before) | error "
-            "/ bound | plain DPVI's z sd | failed | goals missed | time |",
+            "| model | epsilon | coverage RMSE | z mean | z sd | error / bound | plain DPVI's z sd | "
+            "failed | goals missed | time |",
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             *lines,
         ]

@@ -88,8 +88,8 @@ def learn_recalibration(
     """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
 
     What these fits cannot tell from chance is left alone: it mends what is badly off. (Smaller
-    corrections, tried before, moved posteriors that had been right by a tenth of an sd.) Medians and
-    quantiles are used, so that one stray fit does not stretch everybody's error bars.
+    corrections, tried before, moved posteriors that had been right by a tenth of an sd.) Medians
+    and quantiles are used, so that one stray fit does not stretch everybody's error bars.
     """
     numbers = range(_FRESH, _FRESH + fits)
     trial = _try(target, view, found, settings, budget, others, numbers)
