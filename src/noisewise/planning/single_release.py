@@ -76,8 +76,10 @@ def sharpest(
     kept = releases
     if slopes is not None:
         steepness = np.trace(slopes, axis1=-2, axis2=-1)
-        left = np.median(steepness / steepness[:, -1:], axis=0)
+        whole = np.maximum(steepness[:, -1:], 1e-30)
+        left = np.median(steepness / whole, axis=0)
         kept = [found for found, share in zip(releases, left, strict=True) if share > _SLOPE_LEFT]
+        kept = kept or releases[-1:]  # no slope anywhere: what is not clipped is as good as any
     return min(kept, key=lambda r: np.trace(r.covariance) + (distrust * r.bias) ** 2)
 
 
@@ -99,7 +101,8 @@ def _release(
     off = clipped - clipped.mean(1, keepdims=True)
     scatter = rows * np.swapaxes(off, 1, 2) @ off / records
     scatter = scatter + noise**2 * np.eye(clipped.shape[-1])
-    told = response @ np.linalg.solve(scatter, np.swapaxes(response, 1, 2))
+    # A wild prior makes gradients of all sizes, up to where scatter is singular in floats.
+    told = response @ np.linalg.pinv(scatter, hermitian=True) @ np.swapaxes(response, 1, 2)
     covariance = np.linalg.inv(prior_precision + told)
     inverse = np.linalg.inv(response + prior_precision)
     cut = gradients - clipped
