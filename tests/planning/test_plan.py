@@ -51,9 +51,10 @@ def test_no_row_can_be_read(monkeypatch):
     for reader in ("read_columns", "read_file"):
         monkeypatch.setattr(f"noisewise.data.table.{reader}", closed)
     made = nw.plan(beta_bernoulli, like=BINARY, fits=4, recalibrate=8, **SMALL)
-    nw.coverage(
+    found = nw.coverage(
         beta_bernoulli, like=BINARY, n=2000, budget=BUDGET, plan=made, simulations=10, draws=50
     )
+    assert made.forecast.fits == 8 and found.scores.fits == 10
 
 
 @pytest.mark.parametrize("fits", [0, 4])
