@@ -21,7 +21,7 @@ def bernoulli(p: float, records: int = 1000) -> np.ndarray:
 def test_bernoulli_at_the_largest_norm(p):
     """Unclipped: 1/(N p q) + (max(p, q) / mu)^2 / (N p q)^2, times the candidates' margin of 2%."""
     rows, tiny = 5000, np.eye(1) * 1e-12
-    last = single_release(bernoulli(p), rows, tiny, BUDGET)[-1]
+    last = single_release(bernoulli(p), rows, tiny, BUDGET)[0][-1]
     information = rows * p * (1 - p)
     noise = 1.02 * max(p, 1 - p) / gaussian_limit(0.1, 1e-5)
     assert last.noise == pytest.approx(noise)
@@ -31,22 +31,31 @@ def test_bernoulli_at_the_largest_norm(p):
 
 def test_of_equal_gradients_none_need_be_clipped():
     """At p = 1/2 all norms are equal, so every clip norm says the same: clipping is free."""
-    found = single_release(bernoulli(0.5), 5000, np.eye(1) * 1e-12, BUDGET)
+    (found,) = single_release(bernoulli(0.5), 5000, np.eye(1) * 1e-12, BUDGET)
     assert sharpest(found).covariance[0, 0] == pytest.approx(found[-1].covariance[0, 0], rel=1e-6)
 
 
 def test_clipping_pays_where_few_records_need_the_norm():
     rng = np.random.default_rng(0)
     gradients = rng.standard_t(2, size=(4, 2000, 1)) / 70
-    releases = single_release(gradients, 5000, np.eye(1) * 1e-9, BUDGET)
+    (releases,) = single_release(gradients, 5000, np.eye(1) * 1e-9, BUDGET)
     best = sharpest(releases)
     assert best.clip_norm < 0.2 * releases[-1].clip_norm
     assert best.covariance[0, 0] < 0.3 * releases[-1].covariance[0, 0]
 
 
 def test_with_no_information_the_prior_is_left():
-    found = sharpest(single_release(np.full((1, 100, 1), 1e-9), 10, np.eye(1) * 4.0, BUDGET))
+    (releases,) = single_release(np.full((1, 100, 1), 1e-9), 10, np.eye(1) * 4.0, BUDGET)
+    found = sharpest(releases)
     assert found.covariance[0, 0] == pytest.approx(0.25, rel=1e-3)
+
+
+def test_several_budgets_share_their_moments():
+    other = Budget(epsilon=1.0, delta=1e-5)
+    together = single_release(bernoulli(0.3), 5000, np.eye(1), BUDGET, other)
+    apart = [single_release(bernoulli(0.3), 5000, np.eye(1), each)[0] for each in (BUDGET, other)]
+    for found, alone in zip(together, apart, strict=True):
+        assert [r.covariance[0, 0] for r in found] == [r.covariance[0, 0] for r in alone]
 
 
 def test_replace_one_takes_twice_the_noise():
@@ -55,7 +64,7 @@ def test_replace_one_takes_twice_the_noise():
 
 
 def test_norms_that_take_the_slope_are_left_out():
-    found = single_release(bernoulli(0.3), 5000, np.eye(1) * 1e-12, BUDGET)
+    (found,) = single_release(bernoulli(0.3), 5000, np.eye(1) * 1e-12, BUDGET)
     left = np.linspace(0.1, 1.0, len(found))
     slopes = left[None, :, None, None] * np.ones((3, 1, 1, 1))
     chosen = sharpest(found, slopes)

@@ -3,13 +3,15 @@
 With 40,000 exact and 12,000 NUTS draws the Monte Carlo error of a mean is below 0.012 sd (NUTS
 mixes at least as well as independent draws here), so the allowed 0.05 sd is four standard errors;
 sds are known to 0.7% against the allowed 5%. The regression's posteriors have heavy tails (excess
-kurtosis up to 25 where the curvature is barely identified), so it gets 30,000 draws, which know an
-sd to 1.6%; there the paper's prior gives the variance's own coordinate a curvature of zero with
-probability one half, and both must find that. Seeds are fixed.
+kurtosis up to 50 where the curvature is barely identified), whose sds no sampler knows well: sds
+are compared where the excess kurtosis is below 5, and widths of the central 90% everywhere, known
+to 1.5% with the 15,000 draws that it gets. There the paper's prior gives the variance's own
+coordinate a curvature of zero with probability one half, and both must find that. Seeds are fixed.
 """
 
 import numpy as np
 import pytest
+from scipy.stats import kurtosis
 
 from noisewise.posterior import exact, laplace, nuts
 from noisewise.posterior.burn_in import find_burn_in
@@ -26,13 +28,21 @@ def model_of(name):
 @pytest.mark.parametrize("name", sorted(PAPER))
 def test_exact_and_nuts_agree(name):
     model = model_of(name)
-    draws = 30_000 if name == "normal_regression" else 12_000
+    draws = 15_000 if name == "normal_regression" else 12_000
     one = exact.infer(model, 2 * draws, np.random.default_rng(0))
     two = nuts.infer(model, draws, np.random.default_rng(1))
     for ours, theirs in ((one.optimum, two.optimum), (one.curvature, two.curvature)):
         sd = theirs.std(0)
         assert np.abs((ours.mean(0) - theirs.mean(0)) / sd).max() < 0.05
-        assert np.abs(ours.std(0) / sd - 1).max() < 0.05
+        tame = kurtosis(ours) < 5
+        assert tame.mean() > 0.5
+        assert np.abs(ours.std(0) / sd - 1)[tame].max() < 0.05
+        assert np.abs(width(ours) / width(theirs) - 1).max() < 0.05
+
+
+def width(draws):
+    low, high = np.quantile(draws, (0.05, 0.95), axis=0)
+    return high - low
 
 
 @pytest.mark.parametrize("name", sorted(PAPER))

@@ -61,6 +61,15 @@ def test_a_local_dask_cluster_gives_the_same(run, reference):
         assert_same(run(jobs=-1, backend="dask"), reference)
 
 
+def test_a_local_ray_cluster_gives_the_same(run, reference):
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        assert_same(run(jobs=-1, backend="ray"), reference)
+    finally:
+        ray.shutdown()
+
+
 def test_an_unknown_backend_gets_one_line(run):
     with pytest.raises(NoisewiseError, match="joblib cannot use backend='nowhere'"):
         run(jobs=2, backend="nowhere")

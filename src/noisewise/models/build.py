@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -22,6 +23,19 @@ def build_target(model: Callable[..., Any], rows: Rows) -> Target:
 
     Ready-made generalised linear models come back with closed-form gradients.
     """
+    with _on_the_host():
+        return _build(model, rows)
+
+
+def _on_the_host() -> AbstractContextManager[Any]:
+    """Looking at a model is many tiny operations: an accelerator only compiles them longer."""
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:  # JAX was told to know no CPU
+        return nullcontext()
+
+
+def _build(model: Callable[..., Any], rows: Rows) -> Target:
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
     target = Target(model, layout, example)

@@ -8,6 +8,7 @@ known to a relative error of sqrt(2/c).
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,15 @@ from noisewise.planning.single_release import (
     single_release,
 )
 
-__all__ = ["STEPS", "Sketch", "design", "first_guess", "release_sds", "sketch"]
+__all__ = [
+    "STEPS",
+    "Sketch",
+    "design",
+    "first_guess",
+    "release_sds",
+    "sampling_rate",
+    "sketch",
+]
 
 STEPS = 4000
 _LARGEST_BATCH = 4000
@@ -82,8 +91,12 @@ def sketch(
     simulated = simulate_gradients(target, view) if simulated is None else simulated
     white = whiten(target, simulated, rows)
     factor, precision, curvature = white.factor, white.precision, white.curvature
-    releases = single_release(white.gradients, rows, white.prior, budget)
-    slopes = clipped_slopes(target, simulated, factor, candidate_norms(white.gradients))
+    # NumPyro's handlers are not safe in threads: only arithmetic is done beside.
+    with ThreadPoolExecutor(1) as beside:
+        working = beside.submit(single_release, white.gradients, rows, white.prior, budget)
+        slopes = clipped_slopes(target, simulated, factor, candidate_norms(white.gradients))
+        bend = bending(target, simulated, factor, rows)
+        (releases,) = working.result()
     best = sharpest(releases).covariance
     simulable = view.covers(target.generated)
     return Sketch(
@@ -94,7 +107,7 @@ def sketch(
         sharpest(releases, slopes, _DISTRUST if simulable else _MORE_DISTRUST),
         np.sqrt(np.diag(factor @ best @ factor.T)),
         simulable,
-        bending(target, simulated, factor, rows),
+        bend,
         _KNOWN if simulable else _WIDEST,
     )
 
@@ -122,12 +135,13 @@ def whiten(target: Target, simulated: PriorPredictive, rows: int) -> Whitened:
 
 
 def release_sds(
-    target: Target, simulated: PriorPredictive, rows: int, budget: Budget
-) -> np.ndarray:
-    """What the best single release would leave of each unconstrained coordinate."""
+    target: Target, simulated: PriorPredictive, rows: int, *budgets: Budget
+) -> list[np.ndarray]:
+    """For every budget, what the best single release would leave of unconstrained coordinates."""
     white = whiten(target, simulated, rows)
-    best = sharpest(single_release(white.gradients, rows, white.prior, budget)).covariance
-    return np.sqrt(np.diag(white.factor @ best @ white.factor.T))
+    releases = single_release(white.gradients, rows, white.prior, *budgets)
+    spread = [white.factor @ sharpest(each).covariance @ white.factor.T for each in releases]
+    return [np.sqrt(np.diag(covariance)) for covariance in spread]
 
 
 def design(
@@ -150,7 +164,7 @@ def design(
     burn_in, early_rate = _approach(target, found, clip_norm, rate, steps, caution)
     return Settings(
         clip_norm=clip_norm,
-        sampling_rate=min(0.1 if found.rows >= 1000 else 1.0, _LARGEST_BATCH / found.rows),
+        sampling_rate=sampling_rate(found.rows),
         steps=steps,
         burn_in=burn_in,
         rate=rate,
@@ -161,6 +175,11 @@ def design(
         curvature=found.curvature,
         prior_precision=found.precision,
     )
+
+
+def sampling_rate(rows: int) -> float:
+    """Batches of a tenth, where there are rows enough, and of no more than a device likes."""
+    return min(0.1 if rows >= 1000 else 1.0, _LARGEST_BATCH / rows)
 
 
 def _approach(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from noisewise.mechanism import Budget
 from noisewise.models import Target
 from noisewise.planning.first_guess import Sketch, release_sds
 
-__all__ = ["Forecast", "PlanError", "make_forecast", "refuse_if_hopeless", "what_would_work"]
+__all__ = [
+    "Elsewhere",
+    "Forecast",
+    "PlanError",
+    "look_elsewhere",
+    "make_forecast",
+    "refuse_if_hopeless",
+    "what_would_work",
+]
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SIZES = (0.25, 1.0, 4.0)
@@ -97,8 +105,29 @@ class Forecast:
         )
 
 
+class Elsewhere(NamedTuple):
+    """What single releases would leave at other budgets and sizes."""
+
+    epsilons: tuple[float, ...]
+    sizes: tuple[int, ...]
+    sds: list[list[np.ndarray]]
+    """By size, then by epsilon."""
+
+
+def look_elsewhere(target: Target, found: Sketch, budget: Budget) -> Elsewhere:
+    """The table of single releases that a forecast is scaled from."""
+    epsilons = tuple(sorted({*_EPSILONS, budget.epsilon}))
+    sizes = tuple(sorted({max(2, round(found.rows * share)) for share in _SIZES}))
+    sds = [_release(target, found, budget, epsilons, n) for n in sizes]
+    return Elsewhere(epsilons, sizes, sds)
+
+
 def make_forecast(
-    target: Target, found: Sketch, budget: Budget, scores: Scores | None, stretch: np.ndarray | None
+    target: Target,
+    found: Sketch,
+    elsewhere: Elsewhere,
+    scores: Scores | None,
+    stretch: np.ndarray | None,
 ) -> Forecast:
     """From simulated fits where there are any, else from the single release alone."""
     prior_sd = np.sqrt(np.diag(found.simulated.prior_covariance))
@@ -107,15 +136,7 @@ def make_forecast(
         sd = scores.reported * (1.0 if stretch is None else stretch)
     # Fits elsewhere are expected to be as far above the single release as they are here.
     ratio = sd / found.release_sd
-    epsilons = tuple(sorted({*_EPSILONS, budget.epsilon}))
-    sizes = tuple(sorted({max(2, round(found.rows * share)) for share in _SIZES}))
-    table = [
-        [
-            np.minimum(ratio * _release(target, found, budget, e, n), prior_sd).tolist()
-            for n in sizes
-        ]
-        for e in epsilons
-    ]
+    by_epsilon = zip(*elsewhere.sds, strict=True)
     return Forecast(
         labels=tuple(target.labels),
         prior_sd=_plain(prior_sd),
@@ -125,9 +146,11 @@ def make_forecast(
         z_sd=() if scores is None else _plain(scores.z_sd),
         fits=0 if scores is None else scores.fits,
         failed=0 if scores is None else scores.failed,
-        epsilons=epsilons,
-        sizes=sizes,
-        table=tuple(tuple(tuple(cell) for cell in row) for row in table),
+        epsilons=elsewhere.epsilons,
+        sizes=elsewhere.sizes,
+        table=tuple(
+            tuple(_plain(np.minimum(ratio * cell, prior_sd)) for cell in row) for row in by_epsilon
+        ),
     )
 
 
@@ -143,16 +166,14 @@ def refuse_if_hopeless(target: Target, found: Sketch, budget: Budget) -> None:
 
 def what_would_work(target: Target, found: Sketch, budget: Budget) -> str:
     """An epsilon and a number of rows at which the best-known coordinate halves its prior sd."""
-    epsilons = budget.epsilon * 1.5 ** np.arange(1, _DOUBLINGS)
+    growing = budget.epsilon * 1.5 ** np.arange(1, _DOUBLINGS)
+    epsilons = growing[growing < 50].tolist()
     sizes = np.ceil(found.rows * 1.5 ** np.arange(1, _DOUBLINGS)).astype(int)
-    epsilon = _first(
-        [e for e in epsilons if e < 50],
-        lambda e: _learned(_release(target, found, budget, e, found.rows), found),
-    )
-    rows = _first(
-        [n for n in sizes if n < 10**9],
-        lambda n: _learned(_release(target, found, budget, budget.epsilon, n), found),
-    )
+    there = _release(target, found, budget, epsilons, found.rows)
+    epsilon = _first(epsilons, (_learned(sds, found) for sds in there))
+    larger = [n for n in sizes if n < 10**9]
+    bigger = (_release(target, found, budget, [budget.epsilon], n)[0] for n in larger)
+    rows = _first(larger, (_learned(sds, found) for sds in bigger))
     wishes = []
     if epsilon is not None:
         wishes.append(f"epsilon of about {epsilon:.2g}")
@@ -161,8 +182,11 @@ def what_would_work(target: Target, found: Sketch, budget: Budget) -> str:
     return "it takes an " + " or ".join(wishes) if wishes else "neither more rows nor budget help"
 
 
-def _first(candidates: Sequence[Any], learned: Any) -> Any:
-    return next((value for value in candidates if learned(value) < _USEFUL), None)
+def _first(candidates: Sequence[Any], kept: Iterable[float]) -> Any:
+    """The first candidate with which something useful is learned."""
+    return next(
+        (value for value, share in zip(candidates, kept, strict=False) if share < _USEFUL), None
+    )
 
 
 def _learned(sds: np.ndarray, found: Sketch) -> float:
@@ -171,10 +195,13 @@ def _learned(sds: np.ndarray, found: Sketch) -> float:
 
 
 def _release(
-    target: Target, found: Sketch, budget: Budget, epsilon: float, rows: int
-) -> np.ndarray:
-    elsewhere = Budget(epsilon=float(epsilon), delta=budget.delta, adjacency=budget.adjacency)
-    return release_sds(target, found.simulated, int(rows), elsewhere)
+    target: Target, found: Sketch, budget: Budget, epsilons: Sequence[float], rows: int
+) -> list[np.ndarray]:
+    elsewhere = [
+        Budget(epsilon=epsilon, delta=budget.delta, adjacency=budget.adjacency)
+        for epsilon in epsilons
+    ]
+    return release_sds(target, found.simulated, int(rows), *elsewhere)
 
 
 def _plain(values: np.ndarray) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,21 @@ import numpy as np
 from noisewise._validate import NoisewiseError, integer_at_least, shown
 from noisewise.data import PublicSample, Schema
 from noisewise.dpvi import Settings
+from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, Release
+from noisewise.mechanism.accounting import calibrate
 from noisewise.mechanism.counting import count_release
 from noisewise.models import RowView, bind, build_target, model_name, named_model
-from noisewise.planning.first_guess import STEPS, design, sketch
+from noisewise.planning.first_guess import STEPS, design, sampling_rate, sketch
 from noisewise.planning.forecast import (
     Forecast,
     PlanError,
+    look_elsewhere,
     make_forecast,
     refuse_if_hopeless,
     what_would_work,
 )
-from noisewise.planning.search import DESIGNS, learn_recalibration, search
+from noisewise.planning.search import DESIGNS, Ground, learn_recalibration, search
 
 __all__ = ["SIMULATED", "Plan", "count_cost", "plan", "row_view"]
 
@@ -135,37 +139,54 @@ def plan(
     resolved = named_model(model, like, target)
     view = row_view(resolved, like, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
-    found = sketch(built, view, n, budget)
-    refuse_if_hopeless(built, found, budget)
-    settings, scores = design(built, found, steps=steps), None
-    if fits:
-        others = count_cost(like, budget)
-        total = fits * DESIGNS + recalibrate
-        counted = None if progress is None else _scaled(progress, fits, total)
-        trial = search(built, view, found, budget, others, steps=steps, fits=fits, progress=counted)
-        if not trial.works:
-            raise PlanError(
-                f"no design worked at epsilon {budget.epsilon:g} with {n} rows: of the best one's "
-                f"{fits} simulated fits {trial.scores.failed} failed and {trial.unsettled:.0%} did "
-                f"not settle; {what_would_work(built, found, budget)}, or narrower priors"
-            )
-        settings, scores = trial.settings, trial.scores
-        if recalibrate:
-            settings, scores = learn_recalibration(
-                built, view, found, settings, budget, others, recalibrate
-            )
-        if progress is not None:
-            progress(total, total)
+    others = count_cost(like, budget)
+    # Seconds of arithmetic that need no simulation are done beside it.
+    with ThreadPoolExecutor(1) as beside:
+        if fits:
+            beside.submit(calibrate, budget, sampling_rate(n), steps, others)
+        found = sketch(built, view, n, budget)
+        refuse_if_hopeless(built, found, budget)
+        elsewhere = beside.submit(look_elsewhere, built, found, budget)
+        settings, scores = design(built, found, steps=steps), None
+        if fits:
+            ground = Ground(built, view, found, budget, others)
+            settings, scores = _searched(ground, steps, fits, recalibrate, progress)
     return Plan(
         settings=settings,
         rows=n,
         schema=like.fingerprint(),
         budget=budget,
         model=model_name(resolved),
-        forecast=make_forecast(built, found, budget, scores, settings.stretch),
+        forecast=make_forecast(built, found, elsewhere.result(), scores, settings.stretch),
         source=SIMULATED if public_sample is None else WITH_SAMPLE,
         sample=None if public_sample is None else public_sample.fingerprint(),
     )
+
+
+def _searched(
+    ground: Ground,
+    steps: int,
+    fits: int,
+    recalibrate: int,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[Settings, Scores]:
+    """The best design of a search, recalibrated, and what fresh fits said of it."""
+    total = fits * DESIGNS + recalibrate
+    counted = None if progress is None else _scaled(progress, fits, total)
+    trial = search(ground, steps=steps, fits=fits, progress=counted)
+    if not trial.works:
+        advice = what_would_work(ground.target, ground.found, ground.budget)
+        raise PlanError(
+            f"no design worked at epsilon {ground.budget.epsilon:g} with {ground.found.rows} rows: "
+            f"of the best one's {fits} simulated fits {trial.scores.failed} failed and "
+            f"{trial.unsettled:.0%} did not settle; {advice}, or narrower priors"
+        )
+    settings, scores = trial.settings, trial.scores
+    if recalibrate:
+        settings, scores = learn_recalibration(ground, settings, recalibrate)
+    if progress is not None:
+        progress(total, total)
+    return settings, scores
 
 
 def row_view(

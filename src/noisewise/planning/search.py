@@ -15,7 +15,7 @@ from noisewise.models import RowView, Target
 from noisewise.planning.first_guess import Sketch, design
 from noisewise.planning.trials import simulator
 
-__all__ = ["DESIGNS", "Trial", "learn_recalibration", "search"]
+__all__ = ["DESIGNS", "Ground", "Trial", "learn_recalibration", "search"]
 
 DESIGNS = 5
 _DRAWS = 400
@@ -27,6 +27,17 @@ quantiles, times the root of its size."""
 _SEED = 7
 _FRESH = 1_000_000
 """Fits that judge are numbered from here, those that choose from 0: they share no table."""
+
+
+class Ground(NamedTuple):
+    """What designs are tried on."""
+
+    target: Target
+    view: RowView
+    found: Sketch
+    budget: Budget
+    others: tuple[Release, ...]
+    """What else the fit will release: they take a part of the budget."""
 
 
 class Trial(NamedTuple):
@@ -48,11 +59,7 @@ class Trial(NamedTuple):
 
 
 def search(
-    target: Target,
-    view: RowView,
-    found: Sketch,
-    budget: Budget,
-    others: tuple[Release, ...],
+    ground: Ground,
     *,
     steps: int,
     fits: int,
@@ -62,10 +69,10 @@ def search(
 
     All designs see the same made-up tables, so that they are compared and not the tables.
     """
-    options = _options(target, found, steps)
+    options = _options(ground.target, ground.found, steps)
     best: Trial | None = None
     for place, settings in enumerate(options):
-        trial = _try(target, view, found, settings, budget, others, range(fits))
+        trial = _try(ground, settings, range(fits))
         if best is None or trial.merit < best.merit:
             best = trial
         if progress is not None:
@@ -76,23 +83,14 @@ def search(
     return best
 
 
-def learn_recalibration(
-    target: Target,
-    view: RowView,
-    found: Sketch,
-    settings: Settings,
-    budget: Budget,
-    others: tuple[Release, ...],
-    fits: int,
-) -> tuple[Settings, Scores]:
+def learn_recalibration(ground: Ground, settings: Settings, fits: int) -> tuple[Settings, Scores]:
     """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
 
     What these fits cannot tell from chance is left alone: it mends what is badly off. (Smaller
     corrections, tried before, moved posteriors that had been right by a tenth of an sd.) Medians
     and quantiles are used, so that one stray fit does not stretch everybody's error bars.
     """
-    numbers = range(_FRESH, _FRESH + fits)
-    trial = _try(target, view, found, settings, budget, others, numbers)
+    trial = _try(ground, settings, range(_FRESH, _FRESH + fits))
     low, middle, high = np.nanquantile(trial.z, (0.16, 0.5, 0.84), axis=0)
     fewer = np.sqrt(max(trial.scores.good, 1))
     shift = _beyond_chance(middle, _MEDIAN_ERROR / fewer)
@@ -121,22 +119,16 @@ def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:
     return [guess, *(design(target, found, steps=steps, **other) for other in around)]
 
 
-def _try(
-    target: Target,
-    view: RowView,
-    found: Sketch,
-    settings: Settings,
-    budget: Budget,
-    others: tuple[Release, ...],
-    numbers: range,
-) -> Trial:
-    ready = simulator(target, view, settings, found.rows, budget, others)
+def _try(ground: Ground, settings: Settings, numbers: range) -> Trial:
+    ready = simulator(
+        ground.target, ground.view, settings, ground.found.rows, ground.budget, ground.others
+    )
     fits = ready.run(numbers, draws=_DRAWS, seed=_SEED)
     scores = score(fits.truth, fits.draws)
     unsettled = float(np.mean(fits.status == "NOT_CONVERGED"))
     with np.errstate(all="ignore"):
         z = (fits.draws.mean(1) - fits.truth) / fits.draws.std(1)
-    return Trial(settings, scores, z, unsettled, _merit(scores, unsettled, found))
+    return Trial(settings, scores, z, unsettled, _merit(scores, unsettled, ground.found))
 
 
 def _merit(scores: Scores, unsettled: float, found: Sketch) -> float:

@@ -34,7 +34,7 @@ class PriorPredictive(NamedTuple):
     prior_covariance: np.ndarray
     gradients: np.ndarray
     """Made-up parameters x records x dim: per-record gradients of the log-likelihood."""
-    thetas: Array
+    thetas: np.ndarray
     rows: Rows
     """The made-up parameters and, for each, its made-up records (parameters x records x ...)."""
 
@@ -52,6 +52,7 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     made_up = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
     rows, gradients = _simulate(target, key_rows, thetas, made_up)
     known = np.asarray(prior, float)
+    rows, gradients = jax.device_get((rows, gradients))
     return PriorPredictive(
         known.mean(0),
         np.atleast_2d(np.cov(known, rowvar=False)),
@@ -80,7 +81,7 @@ def _simulate(target: Target, key: Array, thetas: Array, made_up: Rows) -> tuple
 
 def _plausible(
     target: Target, view: RowView, prior: Array, key: Array, rng: np.random.Generator
-) -> Array:
+) -> np.ndarray:
     """Prior draws whose records stay within the declared bounds.
 
     A wide prior on a log rate makes most draws predict counts that the schema rules out; what those
@@ -91,7 +92,7 @@ def _plausible(
     outside = np.max([_share_outside(view, name, drawn[name]) for name in drawn], axis=0)
     order = np.argsort(np.maximum(outside, _OUTSIDE), kind="stable")
     count = _FLOATS // (_RECORDS * target.dim)
-    return prior[order[: max(_FEWEST_PARAMETERS, min(_PARAMETERS, count))]]
+    return np.asarray(prior)[order[: max(_FEWEST_PARAMETERS, min(_PARAMETERS, count))]]
 
 
 @partial(jax.jit, static_argnums=0)

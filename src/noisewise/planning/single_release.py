@@ -27,6 +27,16 @@ _QUANTILES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.0)
 _SLOPE_LEFT = 0.67
 
 
+class _Moments(NamedTuple):
+    """What clipping at a norm leaves of the simulated gradients; a budget only adds noise to it."""
+
+    clip_norm: float
+    response: np.ndarray
+    scatter: np.ndarray
+    """M and B of every made-up parameter (parameters x dim x dim)."""
+    bias: float
+
+
 class SingleRelease(NamedTuple):
     """A clip norm, and what a release at it would know."""
 
@@ -54,13 +64,15 @@ def candidate_norms(gradients: np.ndarray) -> np.ndarray:
 
 
 def single_release(
-    gradients: np.ndarray, rows: int, prior_precision: np.ndarray, budget: Budget
-) -> list[SingleRelease]:
-    """Single releases at every candidate clip norm, from simulated gradients."""
-    return [
-        _release(gradients, rows, prior_precision, budget, clip_norm)
+    gradients: np.ndarray, rows: int, prior_precision: np.ndarray, *budgets: Budget
+) -> list[list[SingleRelease]]:
+    """For every budget, single releases at every candidate clip norm, from simulated gradients."""
+    norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
+    moments = [
+        _moments(gradients, norms, rows, prior_precision, clip_norm)
         for clip_norm in candidate_norms(gradients)
     ]
+    return [[_release(found, prior_precision, budget) for found in moments] for budget in budgets]
 
 
 def sharpest(
@@ -83,31 +95,32 @@ def sharpest(
     return min(kept, key=lambda r: np.trace(r.covariance) + (distrust * r.bias) ** 2)
 
 
-def _clip(gradients: np.ndarray, clip_norm: float) -> np.ndarray:
-    norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
-    return gradients * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-30))
-
-
-def _release(
+def _moments(
     gradients: np.ndarray,
+    norms: np.ndarray,
     rows: int,
     prior_precision: np.ndarray,
-    budget: Budget,
     clip_norm: float,
-) -> SingleRelease:
-    clipped, records = _clip(gradients, clip_norm), gradients.shape[1]
-    noise = float(clip_norm) * least_noise(budget)
-    response = rows * np.swapaxes(clipped, 1, 2) @ gradients / records
-    off = clipped - clipped.mean(1, keepdims=True)
-    scatter = rows * np.swapaxes(off, 1, 2) @ off / records
-    scatter = scatter + noise**2 * np.eye(clipped.shape[-1])
-    # A wild prior makes gradients of all sizes, up to where scatter is singular in floats.
-    told = response @ np.linalg.pinv(scatter, hermitian=True) @ np.swapaxes(response, 1, 2)
-    covariance = np.linalg.inv(prior_precision + told)
+) -> _Moments:
+    clipped = gradients * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-30))
+    records, across = gradients.shape[1], np.swapaxes(clipped, 1, 2)
+    response = rows * across @ gradients / records
+    mean = clipped.mean(1)
+    scatter = rows * (across @ clipped / records - mean[:, :, None] * mean[:, None, :])
     inverse = np.linalg.inv(response + prior_precision)
     cut = gradients - clipped
     shift = (inverse @ (rows * cut.mean(1))[..., None])[..., 0]
     # The simulated shift has a Monte Carlo error of its own, taken out in the mean.
     chance = (inverse**2 * (rows**2 * cut.var(1) / records)[:, None, :]).sum((1, 2))
     bias = max(float(np.mean((shift**2).sum(1) - chance)), 0.0) ** 0.5
-    return SingleRelease(float(clip_norm), covariance.mean(0), noise, bias)
+    return _Moments(float(clip_norm), response, scatter, bias)
+
+
+def _release(found: _Moments, prior_precision: np.ndarray, budget: Budget) -> SingleRelease:
+    noise = found.clip_norm * least_noise(budget)
+    scatter = found.scatter + noise**2 * np.eye(found.scatter.shape[-1])
+    # A wild prior makes gradients of all sizes, up to where scatter is singular in floats.
+    inverse = np.linalg.pinv(scatter, hermitian=True)
+    told = found.response @ inverse @ np.swapaxes(found.response, 1, 2)
+    covariance = np.linalg.inv(prior_precision + told).mean(0)
+    return SingleRelease(found.clip_norm, covariance, noise, found.bias)

@@ -35,7 +35,8 @@ __all__ = ["SimulatedFits", "Simulator", "reference_rows", "simulator"]
 
 _REFERENCE_ROWS = (4096, 16_384)
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
-_LARGEST_GROUP = {"cpu": 16, "gpu": 1024}
+_GROUPS = {"cpu": (8,), "gpu": (128, 1024)}
+"""Widths of groups, few so that little is compiled; a device's cores are busy from these on."""
 
 
 class SimulatedFits(NamedTuple):
@@ -74,12 +75,16 @@ class Simulator:
 
     @property
     def group(self) -> int:
-        """Fits side by side that fit the device's memory."""
+        """Most fits side by side that fit the device's memory."""
+        return self._widths()[-1]
+
+    def _widths(self) -> list[int]:
         kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
         width = sum(np.prod(shape, dtype=int) for _, shape, _ in self.target.layout.signature)
         batch = self.assembly.program.passes.size * self.target.dim * 4
         floats = self.rows * max(int(width), 1) * 2 + batch
-        return int(np.clip(_GROUP_FLOATS[kind] // floats, 1, _LARGEST_GROUP[kind]))
+        most = max(1, int(_GROUP_FLOATS[kind] // floats))
+        return [min(width, most) for width in _GROUPS[kind]]
 
     def run(self, numbers: Sequence[int], *, draws: int, seed: int) -> SimulatedFits:
         """The fits of these numbers: each depends on its number and the seed alone."""
@@ -90,11 +95,14 @@ class Simulator:
         return SimulatedFits(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
     def _group(self, numbers: Sequence[int], draws: int, seed: int) -> SimulatedFits:
-        generators = [np.random.default_rng([seed, number]) for number in numbers]
+        # Filled up with copies of the last fit, which are left out of what comes back.
+        width = next(width for width in self._widths() if width >= len(numbers))
+        filled = [*numbers, *[numbers[-1]] * (width - len(numbers))]
+        generators = [np.random.default_rng([seed, number]) for number in filled]
         tables = [self.view.simulate(rng, self.rows) for rng in generators]
         covariates = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
         root = jax.random.PRNGKey(seed)
-        keys = jax.vmap(partial(jax.random.fold_in, root))(jnp.asarray(numbers, jnp.uint32))
+        keys = jax.vmap(partial(jax.random.fold_in, root))(jnp.asarray(filled, jnp.uint32))
         ready = self.assembly
         source = DeviceSource(self.rows, self.settings.sampling_rate, ready.program.passes)
         # Blocks of equal length; what does not divide is left off the end of a simulation.
@@ -121,11 +129,12 @@ class Simulator:
             ready,
             self.settings,
             draws,
-            generators,
+            generators[: len(numbers)],
             reference_rows(self.target, self.view, self.rows),
+            side_by_side=width,
         )
         return SimulatedFits(
-            np.asarray(truth, float),
+            np.asarray(truth[: len(numbers)], float),
             np.stack([outcome.draws for outcome in outcomes]).astype(np.float32),
             np.stack([outcome.plain.mean(0) for outcome in outcomes]),
             np.stack([outcome.plain.std(0) for outcome in outcomes]),

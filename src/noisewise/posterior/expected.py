@@ -18,7 +18,14 @@ from jax import Array
 
 from noisewise.models import Frame, Rows, Target
 
-__all__ = ["JACOBIAN_RECORDS", "Expected", "Surroundings", "expect", "optimum_prior"]
+__all__ = [
+    "JACOBIAN_RECORDS",
+    "Expected",
+    "Surroundings",
+    "balanced_moves",
+    "expect",
+    "optimum_prior",
+]
 
 _MOVES = 8
 JACOBIAN_RECORDS = 2048
@@ -30,8 +37,8 @@ class Surroundings(NamedTuple):
 
     optimum: Array
     """Best guess of the optimum so far."""
-    wander: Array
-    """Square root of the iterates' covariance over the kept trace (parameters x parameters)."""
+    moves: Array
+    """Moves away from it as far as the iterates wander, of `balanced_moves`."""
 
 
 class Expected(NamedTuple):
@@ -68,10 +75,8 @@ def expect(
     taken off record by record, so that only what clipping and bending add is left to Monte Carlo.
     ``covariates`` are made-up rows; their observed arguments are drawn anew.
     """
-    key_rows, key_moves = jax.random.split(key)
-    records = target.simulate(key_rows, frame.to_model(around.optimum), covariates)
-    half = _balanced_moves(key_moves, len(around.optimum)) @ around.wander.T
-    points = around.optimum + jnp.concatenate([half, -half])
+    records = target.simulate(key, frame.to_model(around.optimum), covariates)
+    points = around.optimum + jnp.concatenate([around.moves, -around.moves])
 
     def gradient(point: Array, record: Rows) -> Array:
         return jax.grad(lambda at: -target.log_likelihood(frame.to_model(at), record))(point)
@@ -103,12 +108,13 @@ def expect(
     )
 
 
-def _balanced_moves(key: Array, dim: int) -> Array:
-    """Moves whose second moment is the identity exactly, not just on average: random rotations of
-    the axes. Bias grows with that moment, so it would otherwise be known to a half only."""
-    keys = jax.random.split(key, max(1, _MOVES // dim))
-    turns = jax.vmap(lambda one: jnp.linalg.qr(jax.random.normal(one, (dim, dim)))[0])(keys)
-    return jnp.sqrt(float(dim)) * turns.reshape(-1, dim)
+def balanced_moves(rng: np.random.Generator, wander: np.ndarray) -> np.ndarray:
+    """Moves whose second moment is the iterates' exactly, not just on average: random rotations of
+    the axes times ``wander``, a square root of the iterates' covariance. Bias grows with that
+    moment, so it would otherwise be known to a half only."""
+    dim = len(wander)
+    turns = np.linalg.qr(rng.standard_normal((max(1, _MOVES // dim), dim, dim)))[0]
+    return np.sqrt(dim) * turns.reshape(-1, dim) @ wander.T
 
 
 def optimum_prior(

@@ -19,6 +19,7 @@ from noisewise.posterior.expected import (
     JACOBIAN_RECORDS,
     Expected,
     Surroundings,
+    balanced_moves,
     expect,
     optimum_prior,
 )
@@ -86,13 +87,19 @@ def infer_many(
     draws: int,
     rngs: Sequence[np.random.Generator],
     reference: Reference | None = None,
+    side_by_side: int | None = None,
 ) -> list[Outcome]:
-    """`infer` for many fits of one assembly, their simulations side by side on the device."""
+    """`infer` for many fits of one assembly, their simulations side by side on the device.
+
+    ``side_by_side`` fills their number up, so that one compilation serves groups of any size.
+    """
     one_of("posterior", method, METHODS)
     kept = [_keep(trace, settings) if trace.finite else None for trace in traces]
     expectations: list[Expected | None] = [None] * len(kept)
     if reference is not None and settings.full_curvature and settings.curvature is not None:
-        expectations = _expectations(kept, assembly, settings, reference.rows, rngs)
+        expectations = _expectations(
+            kept, assembly, settings, reference.rows, rngs, side_by_side or len(kept)
+        )
     outcomes = []
     for trace, part, expected, rng in zip(traces, kept, expectations, rngs, strict=True):
         model = None if expected is None or reference is None else (expected, reference.alike)
@@ -154,13 +161,15 @@ def _expectations(
     settings: Settings,
     covariates: Rows,
     rngs: Sequence[np.random.Generator],
+    width: int,
 ) -> list[Expected | None]:
     """What the model expects around every fit, its optimum moved by what is found a few times."""
-    alive = [i for i, part in enumerate(kept) if part is not None]
+    alive = [(i, part) for i, part in enumerate(kept) if part is not None]
     results: list[Expected | None] = [None] * len(kept)
     if not alive:
         return results
-    statistics = [part.statistics for part in kept if part is not None]
+    filled = [*alive, *[alive[-1]] * (width - len(alive))]
+    statistics = [part.statistics for _, part in filled]
     mean = np.stack([part.parameters for part in statistics])
     kappa = assembly.setting.sampling_rate
     gradient = np.stack([part.gradient for part in statistics]) / kappa
@@ -168,12 +177,15 @@ def _expectations(
     scale = 1e-9 * np.trace(spread, axis1=1, axis2=2)[:, None, None] + 1e-12
     jitter = scale * np.eye(mean.shape[1])
     wander = np.linalg.cholesky(spread + jitter)
+    turned = [balanced_moves(rngs[i], wander[place]) for place, (i, _) in enumerate(alive)]
+    moves = jnp.asarray(np.stack(turned + turned[-1:] * (width - len(alive))), jnp.float32)
     reach = 4 * np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
     prior = _prior_precision(assembly, settings)
-    keys = jnp.stack([jax.random.PRNGKey(int(rngs[i].integers(2**31))) for i in alive])
+    seeds = [int(rngs[i].integers(2**31)) for i, _ in alive]
+    keys = jax.vmap(jax.random.PRNGKey)(np.array(seeds + seeds[-1:] * (width - len(alive))))
     optimum = mean
     for _ in range(_ROUNDS):
-        around = Surroundings(jnp.asarray(optimum, jnp.float32), jnp.asarray(wander, jnp.float32))
+        around = Surroundings(jnp.asarray(optimum, jnp.float32), moves)
         found = _expect_many(
             assembly.program.rule.target,
             assembly.frame,
@@ -192,7 +204,7 @@ def _expectations(
         excess = (many.curvature @ (mean - optimum)[..., None])[..., 0] + many.bias - gradient
         moved = optimum + np.linalg.solve(many.response, excess[..., None])[..., 0]
         optimum = np.clip(moved, mean - reach, mean + reach)
-    for place, i in enumerate(alive):
+    for place, (i, _) in enumerate(alive):
         results[i] = Expected(*(part[place] for part in many))
     return results
 

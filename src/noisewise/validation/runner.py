@@ -139,8 +139,7 @@ def _finished(spec: Spec, groups: list[list[int]], jobs: int, backend: str) -> I
         _register_ray()
     try:
         with joblib.parallel_config(backend=backend, n_jobs=jobs):
-            parallel = joblib.Parallel(return_as="generator_unordered")
-            yield from parallel(joblib.delayed(run_group)(spec, numbers) for numbers in groups)
+            yield from _in_parallel(spec, groups)
     except NoisewiseError:
         raise
     except ValueError as error:
@@ -149,6 +148,19 @@ def _finished(spec: Spec, groups: list[list[int]], jobs: int, backend: str) -> I
         raise NoisewiseError(
             f"joblib cannot use backend={backend!r} with jobs={jobs}: {reason}"
         ) from error
+
+
+def _in_parallel(spec: Spec, groups: list[list[int]]) -> Iterator[Any]:
+    """Groups as they finish; Ray's backend hands over lists only, so it gets a few at a time."""
+    import joblib
+
+    tasks = [joblib.delayed(run_group)(spec, numbers) for numbers in groups]
+    if joblib.parallel.get_active_backend()[0].supports_return_generator:
+        yield from joblib.Parallel(return_as="generator_unordered")(tasks)
+        return
+    few = joblib.effective_n_jobs()
+    for first in range(0, len(tasks), few):
+        yield from joblib.Parallel()(tasks[first : first + few])
 
 
 def _register_ray() -> None:
