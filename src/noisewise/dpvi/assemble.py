@@ -9,7 +9,7 @@ import numpy as np
 
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.rule import Constants, GradientRule
-from noisewise.dpvi.run import Program, Setting, pass_size_limit
+from noisewise.dpvi.run import BLOCKS, Program, Setting, pass_size_limit
 from noisewise.dpvi.settings import Settings
 from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
@@ -33,6 +33,12 @@ class Assembly:
     initial: np.ndarray
     schedule: np.ndarray
     frame: Frame
+
+    def block_schedule(self) -> np.ndarray:
+        """The schedule in blocks of equal length, a row each, for `run_simulated`; what does not
+        divide is left off the end of a simulation."""
+        length = max(1, len(self.schedule) // BLOCKS)
+        return self.schedule[: length * (len(self.schedule) // length)].reshape(-1, length)
 
     @property
     def noise_variance(self) -> np.ndarray:

@@ -26,10 +26,9 @@ from noisewise.dpvi import (
     assemble,
     run_simulated,
 )
-from noisewise.dpvi.run import BLOCKS
 from noisewise.mechanism import Budget, DeviceSource, Mechanism, Release
 from noisewise.models import Rows, RowView, Target
-from noisewise.posterior import Reference, infer_many
+from noisewise.posterior import Outcome, Reference, infer_many
 
 __all__ = ["SimulatedFits", "Simulator", "reference_rows", "simulator"]
 
@@ -88,26 +87,55 @@ class Simulator:
 
     def run(self, numbers: Sequence[int], *, draws: int, seed: int) -> SimulatedFits:
         """The fits of these numbers: each depends on its number and the seed alone."""
+        (found,) = self.run_all((self.posterior,), numbers, draws=draws, seed=seed)
+        return found
+
+    def run_all(
+        self, posteriors: Sequence[str], numbers: Sequence[int], *, draws: int, seed: int
+    ) -> list[SimulatedFits]:
+        """The same traces read by several posteriors, one `SimulatedFits` each."""
         parts = [
-            self._group(numbers[first : first + self.group], draws, seed)
+            self._group(posteriors, numbers[first : first + self.group], draws, seed)
             for first in range(0, len(numbers), self.group)
         ]
-        return SimulatedFits(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+        return [
+            SimulatedFits(*(np.concatenate(field) for field in zip(*groups, strict=True)))
+            for groups in zip(*parts, strict=True)
+        ]
 
-    def _group(self, numbers: Sequence[int], draws: int, seed: int) -> SimulatedFits:
-        # Filled up with copies of the last fit, which are left out of what comes back.
+    def tables(self, numbers: Sequence[int], *, seed: int) -> tuple[np.ndarray, Rows]:
+        """The truths and the made-up tables (fits x rows x ...) behind the fits of these numbers,
+        for methods that are not fitted here."""
+        parts = []
+        for first in range(0, len(numbers), self.group):
+            some = numbers[first : first + self.group]
+            filled, _, covariates = self._made_up(some, seed)
+            truth, rows = jax.device_get(
+                _draw_tables(self.target, covariates, _keys(seed, filled))
+            )
+            count = len(some)
+            parts.append((truth[:count], {name: column[:count] for name, column in rows.items()}))
+        truths, tables = zip(*parts, strict=True)
+        rows = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        return np.concatenate(truths).astype(float), rows
+
+    def _made_up(
+        self, numbers: Sequence[int], seed: int
+    ) -> tuple[list[int], list[np.random.Generator], Rows]:
+        """Numbers filled up to a whole group with copies of the last (left out of what comes back),
+        their generators and their covariates."""
         width = next(width for width in self._widths() if width >= len(numbers))
         filled = [*numbers, *[numbers[-1]] * (width - len(numbers))]
         generators = [np.random.default_rng([seed, number]) for number in filled]
         tables = [self.view.simulate(rng, self.rows) for rng in generators]
-        covariates = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
-        root = jax.random.PRNGKey(seed)
-        keys = jax.vmap(partial(jax.random.fold_in, root))(jnp.asarray(filled, jnp.uint32))
+        return filled, generators, {n: np.stack([t[n] for t in tables]) for n in tables[0]}
+
+    def _group(
+        self, posteriors: Sequence[str], numbers: Sequence[int], draws: int, seed: int
+    ) -> list[SimulatedFits]:
+        filled, generators, covariates = self._made_up(numbers, seed)
         ready = self.assembly
         source = DeviceSource(self.rows, self.settings.sampling_rate, ready.program.passes)
-        # Blocks of equal length; what does not divide is left off the end of a simulation.
-        length = max(1, len(ready.schedule) // BLOCKS)
-        schedule = ready.schedule[: length * (len(ready.schedule) // length)].reshape(-1, length)
         truth, blocks, last = jax.device_get(
             _run_group(
                 self.target,
@@ -116,30 +144,43 @@ class Simulator:
                 ready.setting,
                 covariates,
                 jnp.asarray(ready.initial, jnp.float32),
-                jnp.asarray(schedule),
-                keys,
+                jnp.asarray(ready.block_schedule()),
+                _keys(seed, filled),
             )
         )
         traces = [
             Trace(BlockSums(*(part[k] for part in blocks)), last[k]) for k in range(len(numbers))
         ]
-        outcomes = infer_many(
-            self.posterior,
-            traces,
-            ready,
-            self.settings,
-            draws,
-            generators[: len(numbers)],
-            reference_rows(self.target, self.view, self.rows),
-            side_by_side=width,
-        )
-        return SimulatedFits(
-            np.asarray(truth[: len(numbers)], float),
-            np.stack([outcome.draws for outcome in outcomes]).astype(np.float32),
-            np.stack([outcome.plain.mean(0) for outcome in outcomes]),
-            np.stack([outcome.plain.std(0) for outcome in outcomes]),
-            np.array([outcome.status.name for outcome in outcomes]),
-        )
+        reference = reference_rows(self.target, self.view, self.rows)
+        found = []
+        for posterior in posteriors:
+            outcomes = infer_many(
+                posterior,
+                traces,
+                ready,
+                self.settings,
+                draws,
+                generators[: len(numbers)],
+                reference,
+                side_by_side=len(filled),
+            )
+            found.append(_collected(truth[: len(numbers)], outcomes))
+        return found
+
+
+def _keys(seed: int, numbers: Sequence[int]) -> Array:
+    root = jax.random.PRNGKey(seed)
+    return jax.vmap(partial(jax.random.fold_in, root))(jnp.asarray(numbers, jnp.uint32))
+
+
+def _collected(truth: np.ndarray, outcomes: Sequence[Outcome]) -> SimulatedFits:
+    return SimulatedFits(
+        np.asarray(truth, float),
+        np.stack([outcome.draws for outcome in outcomes]).astype(np.float32),
+        np.stack([outcome.plain.mean(0) for outcome in outcomes]),
+        np.stack([outcome.plain.std(0) for outcome in outcomes]),
+        np.array([outcome.status.name for outcome in outcomes]),
+    )
 
 
 def simulator(
@@ -150,11 +191,20 @@ def simulator(
     budget: Budget,
     others: tuple[Release, ...] = (),
     posterior: str = "exact",
+    noise_multiplier: float | None = None,
 ) -> Simulator:
-    """A design calibrated to its budget, of which ``others`` take a part."""
+    """A design calibrated to its budget, of which ``others`` take a part.
+
+    ``noise_multiplier`` overrides that, for studies that repeat what others did.
+    """
     mechanism = Mechanism(
-        clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
-    ).calibrate(budget, others)
+        clip_norm=settings.clip_norm,
+        sampling_rate=settings.sampling_rate,
+        steps=settings.steps,
+        noise_multiplier=noise_multiplier,
+    )
+    if noise_multiplier is None:
+        mechanism = mechanism.calibrate(budget, others)
     assembly = assemble(settings, target, mechanism, rows, rows)
     return Simulator(target, view, settings, assembly, rows, posterior)
 
@@ -171,11 +221,21 @@ def _run_group(
     keys: Array,
 ) -> tuple[Array, BlockSums, Array]:
     def one(key: Array, made_up: Rows) -> tuple[Array, BlockSums, Array]:
-        key_truth, key_rows, key_run = jax.random.split(key, 3)
-        truth = target.sample_prior(key_truth, 1)[0]
-        records = target.simulate(key_rows, truth, made_up)
+        truth, records, key_run = _draw_table(target, key, made_up)
         table = target.prepare(records, setting.constants.frame)
         blocks, last = run_simulated(program, setting, source, table, initial, schedule, key_run)
         return truth, blocks, last
 
     return jax.vmap(one)(keys, covariates)
+
+
+def _draw_table(target: Target, key: Array, made_up: Rows) -> tuple[Array, Rows, Array]:
+    """A truth from the prior, a table given it, and a key for the fit."""
+    key_truth, key_rows, key_run = jax.random.split(key, 3)
+    truth = target.sample_prior(key_truth, 1)[0]
+    return truth, target.simulate(key_rows, truth, made_up), key_run
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw_tables(target: Target, covariates: Rows, keys: Array) -> tuple[Array, Rows]:
+    return jax.vmap(lambda key, made_up: _draw_table(target, key, made_up)[:2])(keys, covariates)
