@@ -23,6 +23,7 @@ STREET = [
     "planning",
     "validation",
     "fitting",
+    "studies",
     "report",
     "demo",
     "estimators",

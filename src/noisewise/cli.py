@@ -239,6 +239,49 @@ def coverage(
 
 
 @app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="table1, table2, table3 or figure1.")],
+    fits: Annotated[
+        int | None, typer.Option(help="Simulated data sets (repeats) a column; else the paper's.")
+    ] = None,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Budgets instead of the paper's; may be repeated.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, separated by commas; nuts only when named here.")
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Posterior draws a fit.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Of the simulation and its noise.")] = 1,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of UCI's Adult files, for table3.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or gpu; else what JAX finds.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for JSON, Markdown and figure.")
+    ] = Path("studies"),
+) -> None:
+    """Re-run a table or figure of the NA-DPVI paper, its rivals and noisewise's own row with it."""
+    with _one_line_errors():
+        from noisewise.studies import run_study
+
+        _use_device(device)
+        with _progress("Columns") as progress:
+            found = run_study(
+                name,
+                fits=fits,
+                epsilons=epsilon or (),
+                methods=_listed(methods) or (),
+                draws=draws,
+                seed=seed,
+                data=data,
+                progress=progress,
+            )
+        _out.print(found.to_markdown(), highlight=False, markup=False)
+        saved = " ".join(str(path) for path in found.save(output))
+        _out.print(f"\nSaved: {saved}")
+
+
+@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
     output: Annotated[
@@ -294,6 +337,20 @@ def demo(
         _out.print()
         _out.print(str(result.privacy), highlight=False, markup=False)
         _out.print(f"\nStatus: {result.status.words}.\nReport: {path}")
+
+
+def _use_device(device: str | None) -> None:
+    """Ask JAX for a kind of device, before it has chosen one itself."""
+    import jax
+
+    from noisewise._validate import NoisewiseError, one_of
+
+    if device is None:
+        return
+    if one_of("device", device, ("cpu", "gpu")) == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+    elif jax.default_backend() != "gpu":
+        raise NoisewiseError(f"JAX found no GPU here, only {jax.default_backend()}: drop --device")
 
 
 def main() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise._validate import NoisewiseError, integer_at_least, shown
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
 from noisewise.mechanism import Budget, Certificate, Mechanism, Release, issue
 from noisewise.mechanism.counting import count_release, noisy_count
 from noisewise.models import Glm, RowView, Target, build_target, model_name, named_model
 from noisewise.planning import SIMULATED, Plan, first_guess, reference_rows, row_view
-from noisewise.posterior import METHODS, Outcome, infer
+from noisewise.posterior import Outcome, check_method, infer
 from noisewise.result import Result
 
 __all__ = ["fit"]
@@ -62,7 +62,6 @@ def fit(
         raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
     if not isinstance(budget, Budget):
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
-    one_of("posterior", posterior, METHODS)
     integer_at_least("draws", draws, 100)
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
@@ -103,11 +102,7 @@ def _refuse_before_spending(
     elif plan is not None:
         plan.check_dimension(target.dim)
     settings = plan.settings if isinstance(plan, Plan) else plan
-    if posterior in ("nuts", "laplace") and (settings is None or settings.full_curvature):
-        raise NoisewiseError(
-            f"posterior='{posterior}' has a diagonal curvature only: use posterior='exact', or "
-            "settings with full_curvature=False"
-        )
+    check_method(posterior, settings)
     if public_sample is not None:
         for name, values in public_sample.columns.items():
             if name in table.schema and np.array_equal(values, table.arrays[name]):

@@ -1,5 +1,34 @@
 """Rivals and yardsticks."""
 
+from noisewise.baselines.exponential_family import (
+    BetaBernoulli,
+    ConjugateFamily,
+    DirichletCategorical,
+    GammaExponential,
+    exponential_family_posterior,
+)
+from noisewise.baselines.linear_regression import (
+    RegressionPrior,
+    XMoments,
+    gaussian_moments,
+    linear_regression_posterior,
+    regression_sensitivity,
+    regression_statistics,
+)
 from noisewise.baselines.non_private import UnsafePosterior, unsafe_posterior
 
-__all__ = ["UnsafePosterior", "unsafe_posterior"]
+__all__ = [
+    "BetaBernoulli",
+    "ConjugateFamily",
+    "DirichletCategorical",
+    "GammaExponential",
+    "RegressionPrior",
+    "UnsafePosterior",
+    "XMoments",
+    "exponential_family_posterior",
+    "gaussian_moments",
+    "linear_regression_posterior",
+    "regression_sensitivity",
+    "regression_statistics",
+    "unsafe_posterior",
+]

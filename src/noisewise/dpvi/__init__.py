@@ -1,7 +1,9 @@
 """Differentially private variational inference: gradient rules, the scan, the trace."""
 
+from noisewise.dpvi.aligned import Aligned
 from noisewise.dpvi.assemble import Assembly, assemble
 from noisewise.dpvi.means_only import MeansOnly
+from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule
 from noisewise.dpvi.run import Program, Setting, pass_size_limit, run_secure, run_simulated
 from noisewise.dpvi.settings import RULES, Settings
@@ -11,12 +13,15 @@ from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 
 __all__ = [
     "RULES",
+    "Aligned",
+    "AlignedNatural",
     "Assembly",
     "BlockSums",
     "Constants",
     "FullTrace",
     "GradientRule",
     "MeansOnly",
+    "Natural",
     "Preconditioned",
     "Program",
     "Setting",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.dpvi.aligned import Aligned
 from noisewise.dpvi.means_only import MeansOnly
+from noisewise.dpvi.natural import AlignedNatural, Natural
+from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.dpvi.rule import Constants, GradientRule
 from noisewise.dpvi.run import BLOCKS, Program, Setting, pass_size_limit
 from noisewise.dpvi.settings import Settings
@@ -22,6 +26,13 @@ __all__ = ["Assembly", "assemble", "build_rule"]
 _PRIOR_SDS = 12.0
 _SHARE_POWER = 3
 _LEAST_SHARE = 1e-4
+_WITH_SCALES = {
+    "vanilla": Vanilla,
+    "preconditioned": Preconditioned,
+    "natural": Natural,
+    "aligned": Aligned,
+    "aligned_natural": AlignedNatural,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +53,16 @@ class Assembly:
 
     @property
     def noise_variance(self) -> np.ndarray:
-        """(sigma C / beta)^2: the known variance of every parameter's released gradient."""
+        """(sigma C / beta)^2: the known variance of every released gradient, one each.
+
+        Released coordinates are the first of the parameters. Where scales follow by
+        post-processing they have no entry: their noise is the means', times a factor that changes
+        from step to step. For natural rules it is the variance of the natural gradients.
+        """
         unit = self.setting.grid.clip_norm / self.setting.grid.points
         scale = np.asarray(self.setting.noise_scale, float) * unit
-        return (scale / np.asarray(self.setting.constants.precondition, float)) ** 2
+        beta = np.asarray(self.setting.constants.precondition, float)
+        return (scale / beta[: self.program.rule.released]) ** 2
 
 
 def build_rule(settings: Settings, target: Target) -> GradientRule:
@@ -53,7 +70,7 @@ def build_rule(settings: Settings, target: Target) -> GradientRule:
     if settings.rule == "means_only":
         return MeansOnly(target)
     guide = DiagonalGuide(target.dim, settings.scale_map, settings.scale_of)
-    return (Preconditioned if settings.rule == "preconditioned" else Vanilla)(target, guide)
+    return _WITH_SCALES[settings.rule](target, guide)
 
 
 def assemble(
@@ -74,8 +91,10 @@ def assemble(
         rule=rule,
         draws=settings.guide_draws,
         passes=usual_passes(row_count, mechanism.sampling_rate, most),
-        full_curvature=settings.full_curvature,
+        # No posterior reads a matrix of gradients that are functions of each other.
+        full_curvature=settings.full_curvature and rule.released == rule.parameters,
         clip_prior=settings.clip_prior,
+        optimiser=_optimiser(settings),
     )
     grid = mechanism.grid(rule.released, rows)
     setting = Setting(
@@ -101,12 +120,20 @@ def _frame(settings: Settings, target: Target) -> Frame:
     return whitened_frame(location, settings.curvature, target.block_sizes())
 
 
+def _optimiser(settings: Settings) -> Any:
+    if settings.learning_rate is None:
+        return None
+    return build_optimiser(settings.optimiser, settings.learning_rate)
+
+
 def _step_size(settings: Settings, mechanism: Mechanism, precondition: np.ndarray) -> np.ndarray:
     parameters = len(precondition)
+    if settings.learning_rate is not None:
+        return np.ones(parameters)  # not used: the optimiser has its own
     if settings.step_factor is not None:
         step = heuristic_step(mechanism.noise, mechanism.clip_norm, settings.steps, parameters)
         return step * settings.step_factor * precondition
-    assert settings.rate is not None  # Settings checks that one of the two is there
+    assert settings.rate is not None  # Settings checks that one of the three is there
     # In the whitened frame the simulated curvature is one.
     return np.full(parameters, curvature_step(settings.rate, mechanism.sampling_rate, 1.0))
 

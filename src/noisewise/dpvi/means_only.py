@@ -62,5 +62,9 @@ class MeansOnly:
         """Nothing is left to add."""
         return released
 
+    def unclipped_gradient(self, constants: Constants, parameters: Array) -> float:
+        """Nothing: records can carry all of it."""
+        return 0.0
+
     def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> None:
         """No scales: the curvature gives theta's spread."""

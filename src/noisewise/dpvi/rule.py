@@ -1,7 +1,8 @@
 """What a gradient rule is: which coordinates are released, and how the rest follow.
 
-Every rule is a frozen dataclass with the same five members, so a reader who knows one knows all.
-Without noise and clipping, on the full batch, a rule's gradient equals that of the negative ELBO.
+Every rule is a frozen dataclass with the same members, so a reader who knows one knows all.
+Without noise and clipping, on the full batch, a rule's gradient equals that of the negative ELBO
+(natural rules: times the inverse Fisher information).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class GradientRule(Protocol):
 
     @property
     def released(self) -> int:
-        """Number of coordinates that pass the mechanism."""
+        """Number of coordinates that pass the mechanism: the first of the parameters."""
 
     def record_gradients(
         self,
@@ -66,6 +67,9 @@ class GradientRule(Protocol):
         self, constants: Constants, parameters: Array, noise: Array, released: Array
     ) -> Array:
         """From what was released to the data's gradient of every parameter: post-processing."""
+
+    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array | float:
+        """What of the public gradient has no place inside the clip, when the rest is clipped."""
 
     def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
         """Draws of theta from the guide at each optimum; None if the rule fits no scales and theta

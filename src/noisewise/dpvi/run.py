@@ -88,7 +88,8 @@ def _gradient(
     noise = jax.random.normal(key, (program.draws, rule.target.dim))
     public = rule.public_gradient(constants, parameters, noise)
 
-    # The papers' convention: each record carries its N-th part of prior and entropy.
+    # The papers' convention: each record carries its N-th part of prior and entropy, as far as
+    # those have coordinates among the released.
     share = public / setting.rows if program.clip_prior else 0.0
 
     def record_gradients(batch: Rows) -> Array:
@@ -96,7 +97,8 @@ def _gradient(
 
     released = noisy_sum(record_gradients, rows, draws, setting.grid, *program.passes)
     gradient = rule.complete(constants, parameters, noise, released)
-    return gradient if program.clip_prior else gradient + setting.sampling_rate * public
+    outside = rule.unclipped_gradient(constants, parameters) if program.clip_prior else public
+    return gradient + setting.sampling_rate * outside
 
 
 def _move(

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive
+from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive, shown
+from noisewise.dpvi.optimiser import build_optimiser
 
 __all__ = ["RULES", "Settings"]
 
-RULES = ("means_only", "preconditioned", "vanilla")
+RULES = ("means_only", "preconditioned", "vanilla", "natural", "aligned", "aligned_natural")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,7 +26,9 @@ class Settings:
     sampling_rate: float = 0.1
     steps: int = 10_000
     rule: str = "means_only"
+    """Which gradients are released, and how the others follow: one of `RULES`."""
     guide_draws: int = 1
+    """Monte Carlo draws a step; aligned rules take exactly one."""
     burn_in: float = 0.2
     """Least share of the run that is dropped; more is dropped while gradients are not linear."""
     rate: float | None = None
@@ -34,14 +37,23 @@ class Settings:
     """Factor on the first steps' size, falling to 1 by the end of ``burn_in``."""
     step_factor: float | np.ndarray | None = None
     """lambda_c: use the paper's step size (A58) instead of ``rate``; one, or one per parameter."""
+    learning_rate: float | None = None
+    """Move by an ``optimiser`` with this learning rate instead, as DPVIm does (1e-3)."""
+    optimiser: str = "adam"
+    """Any optimiser of optax by its name; it sees gradients as if all records were drawn."""
     precondition: float = 1.0
     """beta of the scales (preconditioned rule)."""
     clip_prior: bool = False
+    """Each record carries its N-th part of prior and entropy inside the clip, as in the papers;
+    where scales are not released, the entropy stays outside all the same."""
     full_curvature: bool = True
+    """Infer the curvature as a matrix; rules that fit scales need False, or ``averaged``."""
     curvature_sd: float = 1.0
     """Prior sd of the curvature's logarithm (of its eigenvalues') around the simulated one."""
     paper_priors: bool = False
     """Use App. H.3's priors, built from the trace, instead of simulated ones."""
+    slope_threshold: float = 0.05
+    """Most that a parameter may drift along a tail to be averaged (posterior ``averaged``)."""
     scale_map: str = "softplus"
     scale_of: str = "sd"
     initial_free_scale: float = -4.0
@@ -66,20 +78,36 @@ class Settings:
         positive("curvature_sd", self.curvature_sd)
         positive("boost", self.boost)
         positive("precondition", self.precondition)
-        if (self.rate is None) == (self.step_factor is None):
+        positive("slope_threshold", self.slope_threshold)
+        if self.rule.startswith("aligned") and self.guide_draws != 1:
             raise NoisewiseError(
-                "settings need exactly one of rate (ours) and step_factor (the paper's lambda_c)"
+                f"rule {self.rule} takes the scales' gradient from one draw's: guide_draws must be "
+                f"1, got {shown(self.guide_draws)}"
             )
-        if self.rate is not None:
-            positive("rate", self.rate)
-        else:
-            positive("step_factor", np.min(np.asarray(self.step_factor)))
+        self._check_steps()
         if self.rule == "means_only" and self.curvature is None:
             raise NoisewiseError(
                 "rule means_only needs curvature, the simulated one: take settings from a plan"
             )
         if not 0 <= self.burn_in < 1:
             raise NoisewiseError(f"burn_in must be in [0, 1), got {self.burn_in!r}")
+
+    def _check_steps(self) -> None:
+        """Exactly one way to choose the steps' size."""
+        ways = (self.rate, self.step_factor, self.learning_rate)
+        if sum(way is not None for way in ways) != 1:
+            raise NoisewiseError(
+                "settings need exactly one of rate (ours), step_factor (the paper's lambda_c) and "
+                "learning_rate (an optimiser's)"
+            )
+        if self.rate is not None:
+            positive("rate", self.rate)
+        if self.step_factor is not None:
+            positive("step_factor", np.min(np.asarray(self.step_factor)))
+        if self.learning_rate is not None:
+            build_optimiser(self.optimiser, positive("learning_rate", self.learning_rate))
+        elif self.optimiser != "adam":
+            raise NoisewiseError(f"optimiser {shown(self.optimiser)} needs a learning_rate")
 
     def check_dimension(self, dim: int) -> None:
         """Refuse settings whose arrays are for another number of unconstrained coordinates."""

@@ -142,6 +142,25 @@ class Trace:
         """Whether no step overflowed."""
         return all(bool(np.isfinite(part).all()) for part in (*self.blocks, self.last))
 
+    def leading(self, count: int) -> Trace:
+        """The trace of the first ``count`` parameters alone."""
+        if count == self.last.shape[-1]:
+            return self
+        one, square = (..., slice(count)), (..., slice(count), slice(count))
+        sums = self.blocks
+        both = square if sums.shift_shift.ndim == sums.shift.ndim + 1 else one
+        blocks = BlockSums(
+            sums.count,
+            sums.start[one],
+            sums.shift[one],
+            sums.gradient[one],
+            sums.shift_shift[both],
+            sums.gradient_shift[both],
+            sums.gradient_gradient[one],
+        )
+        full = None if self.full is None else FullTrace(*(part[one] for part in self.full))
+        return Trace(blocks, self.last[one], full)
+
     def statistics(self, burn_in: int) -> TraceStatistics:
         """Sufficient statistics without the first ``burn_in`` blocks."""
         # The axis of blocks comes right after any leading axes of fits.

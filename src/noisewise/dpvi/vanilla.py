@@ -59,6 +59,10 @@ class Vanilla:
         """Nothing is left to add."""
         return released
 
+    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array | float:
+        """Nothing: records can carry all of it."""
+        return 0.0
+
     def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The guide's own draws: eq. (23)."""
         return self.guide.draw(optimum, rng)

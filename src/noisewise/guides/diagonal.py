@@ -50,6 +50,15 @@ class DiagonalGuide:
         by_scale = -self.scale_slope(free) / self.scale(free)
         return jnp.concatenate([jnp.zeros(self.dim), by_scale])
 
+    def fisher_information(self, parameters: Array) -> Array:
+        """Diagonal of the Fisher information in (mean, u): 1/scale^2 and 2 (scale'/scale)^2.
+
+        The rest of the matrix is zero (dpvim.txt eqs. 13 to 16, there with T for the scale).
+        """
+        free = parameters[self.dim :]
+        scale = self.scale(free)
+        return jnp.concatenate([scale**-2.0, 2 * (self.scale_slope(free) / scale) ** 2])
+
     def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One draw from the guide for each row of ``parameters`` (post-processing, on the host)."""
         mean, free = parameters[..., : self.dim], parameters[..., self.dim :]

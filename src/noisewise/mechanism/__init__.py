@@ -13,6 +13,7 @@ from noisewise.mechanism.noise import (
     usual_passes,
 )
 from noisewise.mechanism.release import Mechanism, noisy_sum
+from noisewise.mechanism.sums import SumRelease, release_sum
 
 __all__ = [
     "Budget",
@@ -25,11 +26,13 @@ __all__ = [
     "Passes",
     "Release",
     "SecureSource",
+    "SumRelease",
     "Verification",
     "calibrate",
     "clipped_sum",
     "issue",
     "make_grid",
     "noisy_sum",
+    "release_sum",
     "usual_passes",
 ]

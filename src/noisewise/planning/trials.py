@@ -34,7 +34,7 @@ __all__ = ["SimulatedFits", "Simulator", "reference_rows", "simulator"]
 
 _REFERENCE_ROWS = (4096, 16_384)
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
-_GROUPS = {"cpu": (8,), "gpu": (128, 1024)}
+_GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
 """Widths of groups, few so that little is compiled; a device's cores are busy from these on."""
 
 
@@ -48,6 +48,8 @@ class SimulatedFits(NamedTuple):
     """Plain DPVI's posterior, the noise ignored (fits x coordinates)."""
     status: np.ndarray
     """`Status` names, one a fit."""
+    tail_mean: np.ndarray
+    """Mean iterate behind the burn-in (fits x coordinates); NaN where a fit diverged."""
 
 
 def reference_rows(target: Target, view: RowView, rows: int) -> Reference:
@@ -180,6 +182,12 @@ def _collected(truth: np.ndarray, outcomes: Sequence[Outcome]) -> SimulatedFits:
         np.stack([outcome.plain.mean(0) for outcome in outcomes]),
         np.stack([outcome.plain.std(0) for outcome in outcomes]),
         np.array([outcome.status.name for outcome in outcomes]),
+        np.stack(
+            [
+                np.full(truth.shape[1], np.nan) if outcome.tail_mean is None else outcome.tail_mean
+                for outcome in outcomes
+            ]
+        ),
     )
 
 

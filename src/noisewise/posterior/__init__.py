@@ -1,16 +1,21 @@
 """From a trace to a posterior that knows its noise."""
 
+from noisewise.posterior.averaging import Averaged, average
 from noisewise.posterior.burn_in import BurnIn, find_burn_in
-from noisewise.posterior.noise_aware import METHODS, Outcome, Reference, infer, infer_many
+from noisewise.posterior.methods import METHODS, check_method
+from noisewise.posterior.noise_aware import Outcome, Reference, infer, infer_many
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 
 __all__ = [
     "METHODS",
+    "Averaged",
     "BurnIn",
     "NoiseAwarePosterior",
     "Outcome",
     "Reference",
     "Status",
+    "average",
+    "check_method",
     "find_burn_in",
     "infer",
     "infer_many",

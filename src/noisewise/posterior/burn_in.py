@@ -13,8 +13,9 @@ import numpy as np
 
 from noisewise.dpvi import Trace, TraceStatistics
 
-__all__ = ["BurnIn", "find_burn_in", "within_reach"]
+__all__ = ["MOST_BURN_IN", "BurnIn", "find_burn_in", "within_reach"]
 
+MOST_BURN_IN = 0.6
 _EXCESS = 1.3
 _SIGMAS = 5.0
 _REACH = 4.0
@@ -27,7 +28,7 @@ class BurnIn(NamedTuple):
     settled: bool
 
 
-def find_burn_in(trace: Trace, least: float, most: float = 0.6) -> BurnIn:
+def find_burn_in(trace: Trace, least: float, most: float = MOST_BURN_IN) -> BurnIn:
     """The shortest burn-in, from ``least`` to ``most`` of the run, after which the model fits."""
     blocks = trace.block_count
     first, last = round(least * blocks), round(most * blocks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from jax import Array
 
 from noisewise.posterior.density import log_posterior
 from noisewise.posterior.status import NoiseAwarePosterior
-from noisewise.posterior.trace_model import TraceModel
+from noisewise.posterior.trace_model import TraceModel, joined, split
 
 __all__ = ["infer"]
 
@@ -20,7 +22,9 @@ _HALVINGS = 12
 def infer(model: TraceModel, draws: int, rng: np.random.Generator) -> NoiseAwarePosterior:
     """Draws from the Gaussian at the joint mode of (v, s, phi*), coordinate by coordinate."""
     with jax.enable_x64(True):
-        mode, covariance = (np.asarray(part) for part in _mode(model))
+        numbers, curvature_map = split(model)
+        found = _mode(curvature_map, numbers, *_start(model))
+        mode, covariance = (np.asarray(part) for part in found)
     shock = rng.standard_normal((draws, *mode.shape))
     points = mode + np.einsum("jab,sjb->sja", np.linalg.cholesky(covariance), shock)
     sd = np.sqrt(covariance[:, 0, 0])
@@ -28,13 +32,16 @@ def infer(model: TraceModel, draws: int, rng: np.random.Generator) -> NoiseAware
     return NoiseAwarePosterior(points[..., 2], model.priors.curvature(points[..., 0]), identified)
 
 
-def _mode(model: TraceModel) -> tuple[Array, Array]:
+@partial(jax.jit, static_argnums=0)
+def _mode(
+    curvature_map: str, numbers: TraceModel, start: Array, scale: Array
+) -> tuple[Array, Array]:
     """Mode (coordinates x 3) and covariance (coordinates x 3 x 3) by damped Newton steps.
 
     Coordinates are separate problems walked side by side: the gradient of the summed loss is each
     one's gradient, and three directional derivatives of it are each one's Hessian.
     """
-    start, scale = _start(model)
+    model = joined(numbers, curvature_map)
 
     def losses(units: Array) -> Array:
         point = start + scale * units

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._validate import NoisewiseError, one_of
+from noisewise._validate import NoisewiseError
 from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
 from noisewise.models import Frame, Rows, Target
 from noisewise.posterior import exact, laplace, matrix, nuts
-from noisewise.posterior.burn_in import BurnIn, find_burn_in, within_reach
+from noisewise.posterior.averaging import Averaged, average
+from noisewise.posterior.burn_in import MOST_BURN_IN, BurnIn, find_burn_in, within_reach
 from noisewise.posterior.expected import (
     JACOBIAN_RECORDS,
     Expected,
@@ -23,12 +24,12 @@ from noisewise.posterior.expected import (
     expect,
     optimum_prior,
 )
+from noisewise.posterior.methods import METHODS, check_method
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 from noisewise.posterior.trace_model import Priors, TraceModel, paper_priors, planned_priors
 
 __all__ = ["METHODS", "Outcome", "Reference", "infer", "infer_many", "trace_model"]
 
-METHODS = ("exact", "nuts", "laplace", "naive")
 _ROUNDS = 3
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses."""
@@ -44,6 +45,10 @@ class Outcome(NamedTuple):
     burn_in: BurnIn
     curvature: np.ndarray
     """Mean curvature over draws."""
+    tail_mean: np.ndarray | None = None
+    """Mean iterate behind the burn-in, in the model's unconstrained space; None if it diverged."""
+    averaged: Averaged | None = None
+    """Every parameter's tail and its tests, where a posterior rests on them."""
 
 
 class Reference(NamedTuple):
@@ -93,8 +98,17 @@ def infer_many(
 
     ``side_by_side`` fills their number up, so that one compilation serves groups of any size.
     """
-    one_of("posterior", method, METHODS)
-    kept = [_keep(trace, settings) if trace.finite else None for trace in traces]
+    check_method(method, settings)
+    if method == "averaged":
+        return [
+            _averaged(trace, assembly, settings, draws, rng)
+            if trace.finite
+            else _diverged(assembly, draws)
+            for trace, rng in zip(traces, rngs, strict=True)
+        ]
+    # Where scales follow by post-processing, only the means' gradients are noisy observations.
+    released = assembly.program.rule.released
+    kept = [_keep(trace.leading(released), settings) if trace.finite else None for trace in traces]
     expectations: list[Expected | None] = [None] * len(kept)
     if reference is not None and settings.full_curvature and settings.curvature is not None:
         expectations = _expectations(
@@ -115,7 +129,9 @@ def infer_many(
 
 
 def _keep(trace: Trace, settings: Settings) -> _Kept:
-    burn_in = find_burn_in(trace, settings.burn_in)
+    # The paper drops a fixed share, whatever the trace looks like.
+    most = settings.burn_in if settings.paper_priors else MOST_BURN_IN
+    burn_in = find_burn_in(trace, settings.burn_in, most)
     return _Kept(burn_in, trace.statistics(burn_in.blocks))
 
 
@@ -136,6 +152,11 @@ def _outcome(
 ) -> Outcome:
     way = "exact" if method == "naive" else method
     found = _infer_optimum(way, kept.statistics, expected, assembly, settings, draws, rng)
+    seen = within_reach(kept.statistics, found.optimum)
+    averaged = None
+    if found.optimum.shape[1] < len(trace.last):
+        averaged = average(trace, settings.slope_threshold, settings.burn_in)
+        found, seen = _with_scales(found, averaged, seen)
     theta = _theta(assembly, found, expected[0] if expected and found.believed else None, rng)
     mean_curvature = found.curvature.mean(0)
     last = np.broadcast_to(np.asarray(trace.last, float), (draws, len(trace.last)))
@@ -145,14 +166,53 @@ def _outcome(
     status = Status.OK
     if not np.isfinite(theta).all():
         status = Status.DIVERGED
-    elif not (kept.burn_in.settled and within_reach(kept.statistics, found.optimum)):
+    elif not (kept.burn_in.settled and seen):
         status = Status.NOT_CONVERGED
     elif not found.identified:
         status = Status.CURVATURE_UNIDENTIFIED
     plain = assembly.frame.to_model_exactly(plain)
     theta = settings.recalibrated(assembly.frame.to_model_exactly(theta))
     shown = plain if method == "naive" else theta
-    return Outcome(shown, plain, status, kept.burn_in, mean_curvature)
+    middle = assembly.frame.to_model_exactly(kept.statistics.parameters[: theta.shape[1]])
+    return Outcome(shown, plain, status, kept.burn_in, mean_curvature, middle, averaged)
+
+
+def _with_scales(
+    found: NoiseAwarePosterior, averaged: Averaged, seen: bool
+) -> tuple[NoiseAwarePosterior, bool]:
+    """Optima with the scales' averages beside, and whether those have converged as well."""
+    draws, dim = found.optimum.shape
+    scales = np.broadcast_to(averaged.mean[dim:], (draws, len(averaged.mean) - dim))
+    optimum = np.concatenate([found.optimum, scales], axis=1)
+    return found._replace(optimum=optimum), seen and bool(averaged.converged[dim:].all())
+
+
+def _averaged(
+    trace: Trace, assembly: Assembly, settings: Settings, draws: int, rng: np.random.Generator
+) -> Outcome:
+    """DPVIm's posterior: the guide at the averages, its variance plus the means' tails'."""
+    rule, frame = assembly.program.rule, assembly.frame
+    dim = rule.target.dim
+    found = average(trace, settings.slope_threshold, settings.burn_in)
+    # Means that wander like their tails, then the guide's own draw: variances add.
+    wander = np.where(np.arange(len(found.mean)) < dim, np.sqrt(found.variance), 0.0)
+    centres = found.mean + wander * rng.standard_normal((draws, len(found.mean)))
+    last = np.broadcast_to(np.asarray(trace.last, float), centres.shape)
+    theta, plain = rule.draw_theta(centres, rng), rule.draw_theta(last, rng)
+    assert theta is not None and plain is not None  # `check_method` refuses rules without scales
+    theta = settings.recalibrated(frame.to_model_exactly(theta))
+    status = Status.OK if found.converged.all() else Status.NOT_CONVERGED
+    if not np.isfinite(theta).all():
+        status = Status.DIVERGED
+    return Outcome(
+        theta,
+        frame.to_model_exactly(plain),
+        status,
+        BurnIn(trace.block_count - int(found.blocks.min()), bool(found.flat.all())),
+        np.array(np.nan),
+        frame.to_model_exactly(found.mean[:dim]),
+        found,
+    )
 
 
 def _expectations(
@@ -236,11 +296,6 @@ def _infer_optimum(
 ) -> NoiseAwarePosterior:
     """Draws of the optimum and the curvature by the named method."""
     if settings.full_curvature:
-        if method != "exact":
-            raise NoisewiseError(
-                f"posterior='{method}' has a diagonal curvature only: use posterior='exact', or "
-                "settings with full_curvature=False"
-            )
         return matrix.infer(_matrix_model(statistics, expected, assembly, settings), draws, rng)
     model = trace_model(statistics, assembly, settings)
     return {"exact": exact, "nuts": nuts, "laplace": laplace}[method].infer(model, draws, rng)

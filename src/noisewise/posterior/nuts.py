@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,12 @@ import numpyro.distributions as dist
 from noisewise.dpvi import FullTrace
 from noisewise.posterior.density import curvature_of, log_likelihood, trace_log_likelihood
 from noisewise.posterior.status import NoiseAwarePosterior
-from noisewise.posterior.trace_model import TraceModel, optimum_given_curvature
+from noisewise.posterior.trace_model import (
+    TraceModel,
+    joined,
+    optimum_given_curvature,
+    split,
+)
 
 __all__ = ["infer"]
 
@@ -35,9 +41,9 @@ def infer(
     # Thousands of steps make log densities whose differences single precision cannot hold.
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kernel = numpyro.infer.NUTS(_joint, init_strategy=numpyro.infer.init_to_median())
-        chain = numpyro.infer.MCMC(kernel, num_warmup=warmup, num_samples=draws, progress_bar=False)
-        chain.run(key, model, steps)
+        numbers, curvature_map = split(model)
+        chain = _sampler(curvature_map, warmup, draws)
+        chain.run(key, numbers, steps)
         samples = {name: np.asarray(value) for name, value in chain.get_samples().items()}
     free = (
         np.asarray(model.priors.curvature_mean)
@@ -47,7 +53,19 @@ def infer(
     return NoiseAwarePosterior(samples["optimum"], model.priors.curvature(free), identified)
 
 
-def _joint(model: TraceModel, steps: FullTrace | None) -> None:
+@lru_cache(maxsize=8)
+def _sampler(curvature_map: str, warmup: int, draws: int) -> numpyro.infer.MCMC:
+    """One sampler for traces of one shape: compiled for the first, the rest are quick."""
+    kernel = numpyro.infer.NUTS(
+        partial(_joint, curvature_map), init_strategy=numpyro.infer.init_to_median()
+    )
+    return numpyro.infer.MCMC(
+        kernel, num_warmup=warmup, num_samples=draws, progress_bar=False, jit_model_args=True
+    )
+
+
+def _joint(curvature_map: str, numbers: TraceModel, steps: FullTrace | None) -> None:
+    model = joined(numbers, curvature_map)
     prior = model.priors
     dim = len(prior.optimum_mean)
     standard = dist.Normal(jnp.zeros(dim), 1.0).to_event(1)

@@ -24,8 +24,9 @@ class Status(Enum):
         return {
             Status.OK: "the gradients are linear along the kept trace, the curvature is identified",
             Status.NOT_CONVERGED: (
-                "the gradients are not linear along the trace, or the optimum lies outside where "
-                "it went: the intervals rest on extrapolation; allow more steps, or plan again"
+                "the trace still drifts, or gradients are not linear along it, or the optimum "
+                "lies outside where it went: the intervals rest on extrapolation; allow more "
+                "steps, or plan again"
             ),
             Status.CURVATURE_UNIDENTIFIED: (
                 "the trace says little about the curvature, so the intervals lean on its prior; "

@@ -18,10 +18,12 @@ from noisewise.dpvi import TraceStatistics
 __all__ = [
     "Priors",
     "TraceModel",
+    "joined",
     "log_evidence",
     "optimum_given_curvature",
     "paper_priors",
     "planned_priors",
+    "split",
 ]
 
 
@@ -51,6 +53,17 @@ class TraceModel(NamedTuple):
     noise_variance: np.ndarray
     """(sigma C / beta)^2 per coordinate: the known part of w."""
     priors: Priors
+
+
+def split(model: TraceModel) -> tuple[TraceModel, str]:
+    """The model's numbers, as a compiled function takes them, and the one thing that is none."""
+    priors = model.priors
+    return model._replace(priors=priors._replace(curvature_map=None)), priors.curvature_map  # type: ignore[arg-type]
+
+
+def joined(numbers: TraceModel, curvature_map: str) -> TraceModel:
+    """Both together again."""
+    return numbers._replace(priors=numbers.priors._replace(curvature_map=curvature_map))
 
 
 def paper_priors(

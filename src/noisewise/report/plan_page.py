@@ -193,6 +193,12 @@ def _settings(settings: Settings, rows: int) -> list[tuple[str, str, str]]:
 
 
 def _step(settings: Settings) -> tuple[str, str, str]:
+    if settings.learning_rate is not None:
+        return (
+            "learning rate",
+            three_digits(settings.learning_rate),
+            f"Of the optimiser, {settings.optimiser}.",
+        )
     if settings.rate is None:
         return (
             "step factor",

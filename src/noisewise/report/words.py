@@ -178,6 +178,7 @@ def _counted(count: int, noun: str) -> str:
 POSTERIORS = {
     "exact": "noise-aware, computed exactly (no Markov chain)",
     "nuts": "noise-aware, by Hamiltonian Monte Carlo (NUTS)",
+    "averaged": "DPVIm's: converged iterates averaged, their variance added",
     "laplace": "noise-aware, by Laplace's approximation",
     "naive": "plain DPVI, as asked for: it ignores the privacy noise",
 }
@@ -192,10 +193,13 @@ SETTING_MEANINGS = {
     "rate": "share of the distance to the optimum that a step removes, as simulated",
     "boost": "factor on the first steps' size",
     "step_factor": "the paper's step size, instead of rate",
+    "learning_rate": "the optimiser's, instead of rate",
+    "optimiser": "what moves the parameters, where there is a learning rate",
     "precondition": "factor on the scales' gradients before the clip",
     "clip_prior": "whether the prior's gradient is clipped too",
     "full_curvature": "curvature as a matrix, not coordinate by coordinate",
     "curvature_sd": "prior sd of the curvature relative to the simulated one",
+    "slope_threshold": "most drift along an averaged tail",
     "paper_priors": "the paper's priors, built from the trace",
     "location": "origin of the whitened frame",
     "curvature": "simulated curvature, which whitens the frame",

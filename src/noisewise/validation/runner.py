@@ -16,7 +16,7 @@ from noisewise.models import build_target, model_name, named_model
 from noisewise.planning import Plan, row_view, sketch
 from noisewise.planning import plan as make_plan
 from noisewise.planning.plan import count_cost
-from noisewise.posterior import METHODS
+from noisewise.posterior import METHODS, check_method
 from noisewise.validation.groups import Groups, Spec, run_group, split
 from noisewise.validation.predictions import check_yes_or_no, predict_new_records
 from noisewise.validation.result import Coverage
@@ -85,6 +85,7 @@ def coverage(
     else:
         plan.check_dimension(built.dim)
         settings = plan
+    check_method(posterior, settings)
     others = count_cost(like, budget)
     spec = Spec(resolved, view, settings, n, budget, others, posterior, draws, seed)
     groups = Groups(spec, None if folder is None else Path(folder))

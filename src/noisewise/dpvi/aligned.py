@@ -1,0 +1,73 @@
+"""Aligned DPVI: release the means' gradient, get the scales' from it (dpvim.txt Alg. 1).
+
+A guide's draw is mean + T(u) eta, so one draw's gradient by u is eta T'(u) times its gradient by
+the mean, plus the entropy's (Prop. 3.1, eq. 11). Neither factor depends on data: the scales come by
+post-processing, for no privacy. The clip norm bounds the means' gradient alone, and where T' <= 1
+the scales' gradient is less noisy than if it were released (Thm. 3.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jax import Array
+
+from noisewise._validate import NoisewiseError
+from noisewise.dpvi.rule import Constants, both
+from noisewise.dpvi.vanilla import Vanilla
+from noisewise.models import Rows
+
+__all__ = ["Aligned"]
+
+
+@dataclass(frozen=True)
+class Aligned(Vanilla):
+    """Means released, scales by the chain rule; exactly one Monte Carlo draw a step.
+
+    Averaged over several draws the scales' gradient is mean(eta g), which the mean of g does not
+    give.
+    """
+
+    name: str = "aligned"
+
+    @property
+    def released(self) -> int:
+        """The means."""
+        return self.target.dim
+
+    def record_gradients(
+        self,
+        constants: Constants,
+        parameters: Array,
+        noise: Array,
+        batch: Rows,
+        share: Array | float = 0.0,
+    ) -> Array:
+        """Gradient of a record's loss by the means (Alg. 1, line 2)."""
+        points = self.guide.points(parameters, noise)
+        means = self.target.record_moments(constants.frame, points, noise, batch)[0]
+        return means + self.means_part(share)
+
+    def complete(
+        self, constants: Constants, parameters: Array, noise: Array, released: Array
+    ) -> Array:
+        """Scales from the released means (Alg. 1, line 5): eta T'(u) times them."""
+        slope = self.guide.scale_slope(parameters[self.guide.dim :])
+        return both(released, the_draw(noise) * slope * released)
+
+    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
+        """The entropy's: a clipped prior reaches the scales by the chain rule, the entropy not."""
+        return self.guide.entropy_gradient(parameters)
+
+    def means_part(self, share: Array | float) -> Array:
+        """The means' part of what a record carries of the public gradient."""
+        wide = jnp.asarray(share)
+        return wide[: self.guide.dim] if wide.ndim else wide
+
+
+def the_draw(noise: Array) -> Array:
+    """The one draw's standard normals: the chain rule holds draw by draw, not for averages."""
+    if noise.shape[0] != 1:
+        raise NoisewiseError(f"aligned rules take one guide draw a step, got {noise.shape[0]}")
+    return noise[0]

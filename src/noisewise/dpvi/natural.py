@@ -1,0 +1,82 @@
+"""Natural gradients: I^-1 times the gradient, with the guide's Fisher information I.
+
+dpvim.txt eqs. (14) to (16) and Alg. 2. (Equation 13 prints the score by theta; it is the one by the
+guide's parameters.) Natural gradients of the scales are divided by T', so they outweigh the means'
+where vanilla's vanish: release both and the means suffer instead, which the aligned form avoids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jax import Array
+
+from noisewise.dpvi.aligned import Aligned, the_draw
+from noisewise.dpvi.rule import Constants, both
+from noisewise.dpvi.vanilla import Vanilla
+from noisewise.models import Rows
+
+__all__ = ["AlignedNatural", "Natural"]
+
+
+@dataclass(frozen=True)
+class Natural(Vanilla):
+    """Release the natural gradients of means and scales."""
+
+    name: str = "natural"
+
+    def record_gradients(
+        self,
+        constants: Constants,
+        parameters: Array,
+        noise: Array,
+        batch: Rows,
+        share: Array | float = 0.0,
+    ) -> Array:
+        """The vanilla gradients over the information; ``share`` is natural already."""
+        plain = super().record_gradients(constants, parameters, noise, batch)
+        return plain / self.guide.fisher_information(parameters) + share
+
+    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+        """Prior and entropy, over the information too."""
+        plain = super().public_gradient(constants, parameters, noise)
+        return plain / self.guide.fisher_information(parameters)
+
+
+@dataclass(frozen=True)
+class AlignedNatural(Aligned):
+    """Release the natural gradient of the means; the scales' follows (dpvim.txt Alg. 2)."""
+
+    name: str = "aligned_natural"
+
+    def record_gradients(
+        self,
+        constants: Constants,
+        parameters: Array,
+        noise: Array,
+        batch: Rows,
+        share: Array | float = 0.0,
+    ) -> Array:
+        """The means' gradients over their information (Alg. 2, line 2)."""
+        plain = super().record_gradients(constants, parameters, noise, batch)
+        information = self.guide.fisher_information(parameters)[: self.guide.dim]
+        return plain / information + self.means_part(share)
+
+    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+        """Prior and entropy, over the information too."""
+        plain = super().public_gradient(constants, parameters, noise)
+        return plain / self.guide.fisher_information(parameters)
+
+    def complete(
+        self, constants: Constants, parameters: Array, noise: Array, released: Array
+    ) -> Array:
+        """Alg. 2, line 5: back to the plain gradient, the chain rule, and natural again."""
+        dim, information = self.guide.dim, self.guide.fisher_information(parameters)
+        slope = self.guide.scale_slope(parameters[dim:])
+        plain = information[:dim] * released
+        return both(released, the_draw(noise) * slope * plain / information[dim:])
+
+    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
+        """The entropy's, over the information too."""
+        plain = super().unclipped_gradient(constants, parameters)
+        return plain / self.guide.fisher_information(parameters)

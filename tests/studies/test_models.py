@@ -1,0 +1,63 @@
+"""The authors' coordinates: the same models, by another name for their latents."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from noisewise.models import build_target
+from noisewise.planning import row_view
+from noisewise.studies.experiments import EXPERIMENTS
+from noisewise.studies.models import log_ratios, softplus_inverse
+
+
+def targets(name):
+    experiment = EXPERIMENTS[name]
+    found = []
+    for model in (experiment.model, experiment.ours):
+        view = row_view(model, experiment.schema, experiment.target, None, experiment.sample)
+        found.append(build_target(model, view.simulate(np.random.default_rng(0), 4)))
+    return experiment, *found
+
+
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
+def test_densities_agree_up_to_the_change_of_coordinates(name):
+    """log p(theta) in our coordinates is theirs plus the log-determinant of the map to them."""
+    experiment, theirs, ours = targets(name)
+
+    def moved(theta):
+        latents = ours.constrain(theta)
+        return jnp.asarray(_traceable(name, latents))
+
+    for theta in ours.sample_prior(jax.random.PRNGKey(3), 5):
+        determinant = jnp.linalg.slogdet(jax.jacfwd(moved)(theta))[1]
+        expected = theirs.log_prior(moved(theta)) + determinant
+        assert float(ours.log_prior(theta)) == pytest.approx(float(expected), abs=2e-3)
+        latents = {n: np.asarray(v, float) for n, v in ours.constrain(theta).items()}
+        np.testing.assert_allclose(experiment.to_authors(latents), moved(theta), rtol=1e-3)
+
+
+def _traceable(name, latents):
+    """`to_authors` again, written for JAX, so that it can be differentiated."""
+    if name == "gamma-exponential":
+        return jnp.log(jnp.expm1(latents["rate"]))[None]
+    if name == "beta-bernoulli":
+        return (jnp.log(latents["probability"]) - jnp.log1p(-latents["probability"]))[None]
+    if name == "dirichlet-categorical":
+        logs = jnp.log(latents["probabilities"])
+        return logs[:-1] - logs[-1]
+    free = jnp.log(jnp.expm1(latents["variance"]))
+    return jnp.concatenate([free[None], latents["weights"]])
+
+
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
+def test_labels_and_settings_fit_the_model(name):
+    experiment, theirs, _ = targets(name)
+    assert len(experiment.labels) == theirs.dim
+    assert experiment.authors_settings().start.shape == (theirs.dim,)
+
+
+def test_inverse_maps_at_the_ends():
+    values = np.array([1e-9, 1e-3, 1.0, 50.0])
+    np.testing.assert_allclose(np.log1p(np.exp(softplus_inverse(values))), values, rtol=1e-6)
+    assert np.isfinite(log_ratios(np.array([0.0, 0.5, 0.5]))).all()
