@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench studies-small clean
 
 demo: $(VENV)/.demo
 	$(BIN)/noisewise demo
@@ -18,6 +18,14 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# Small versions of the paper's tables: ten minutes each on two cores. Adult's folder: ADULT=DIR.
+ADULT ?= ../shared/data/adult
+studies-small: $(VENV)/.dev
+	$(BIN)/noisewise study figure1
+	$(BIN)/noisewise study table1 --fits 60
+	$(BIN)/noisewise study table2 --fits 60
+	$(BIN)/noisewise study table3 --fits 3 --data $(ADULT)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

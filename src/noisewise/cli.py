@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -255,6 +256,9 @@ def study(
     data: Annotated[
         Path | None, typer.Option(help="Folder of UCI's Adult files, for table3.")
     ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes; else as many as columns and cores.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or gpu; else what JAX finds.")] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for JSON, Markdown and figure.")
@@ -274,9 +278,10 @@ def study(
                 draws=draws,
                 seed=seed,
                 data=data,
+                jobs=jobs,
                 progress=progress,
             )
-        _out.print(found.to_markdown(), highlight=False, markup=False)
+        _out.print(found.to_markdown(), highlight=False, markup=False, soft_wrap=True)
         saved = " ".join(str(path) for path in found.save(output))
         _out.print(f"\nSaved: {saved}")
 
@@ -349,6 +354,7 @@ def _use_device(device: str | None) -> None:
         return
     if one_of("device", device, ("cpu", "gpu")) == "cpu":
         jax.config.update("jax_platforms", "cpu")
+        os.environ["JAX_PLATFORMS"] = "cpu"  # for processes that are started from here
     elif jax.default_backend() != "gpu":
         raise NoisewiseError(f"JAX found no GPU here, only {jax.default_backend()}: drop --device")
 

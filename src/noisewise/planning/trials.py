@@ -112,9 +112,7 @@ class Simulator:
         for first in range(0, len(numbers), self.group):
             some = numbers[first : first + self.group]
             filled, _, covariates = self._made_up(some, seed)
-            truth, rows = jax.device_get(
-                _draw_tables(self.target, covariates, _keys(seed, filled))
-            )
+            truth, rows = jax.device_get(_draw_tables(self.target, covariates, _keys(seed, filled)))
             count = len(some)
             parts.append((truth[:count], {name: column[:count] for name, column in rows.items()}))
         truths, tables = zip(*parts, strict=True)

@@ -108,7 +108,8 @@ def _naive(fits: SimulatedFits, task: Task) -> Fits:
 
 def _dpvim(task: Task) -> Fits:
     """Aligned gradients, the averaged tail and its variance (dpvim.txt sec. 3)."""
-    ready = _simulator(task, task.experiment.model, task.experiment.dpvim_settings())
+    noise = AUTHORS_NOISE.get(task.epsilon)
+    ready = _simulator(task, task.experiment.model, task.experiment.dpvim_settings(), noise)
     (fits,) = ready.run_all(("averaged",), task.numbers, draws=task.draws, seed=task.seed)
     return _as_is(fits)
 
