@@ -249,16 +249,14 @@ def study(
         list[float] | None, typer.Option(help="Budgets instead of the paper's; may be repeated.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas; nuts only when named here.")
+        str | None, typer.Option(help="Methods, by commas; nuts and plain-gibbs only when named.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Posterior draws a fit.")] = 2000,
+    draws: Annotated[int, typer.Option(help="Posterior draws a fit.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of the simulation and its noise.")] = 1,
     data: Annotated[
         Path | None, typer.Option(help="Folder of UCI's Adult files, for table3.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes; else as many as columns and cores.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; else as many as cores.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or gpu; else what JAX finds.")] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for JSON, Markdown and figure.")
@@ -269,7 +267,7 @@ def study(
         from noisewise.studies import run_study
 
         _use_device(device)
-        with _progress("Columns") as progress:
+        with _progress("Columns and methods") as progress:
             found = run_study(
                 name,
                 fits=fits,

@@ -37,11 +37,11 @@ from noisewise.studies.adult import (
     read_adult,
 )
 from noisewise.studies.experiments import AUTHORS_NOISE, DELTA, STEPS
+from noisewise.studies.methods import READINGS
 
 __all__ = ["CalibrationMeasure", "calibration_cell"]
 
 _BINS, _GRID = 10, 100
-_READINGS = ("exact", "nuts", "laplace")
 
 
 class CalibrationMeasure(NamedTuple):
@@ -87,7 +87,7 @@ def calibration_cell(
     data = read_adult(folder)
     happened = outcome(data.test)
     found: dict[str, CalibrationMeasure] = {}
-    readings = [name for name in methods if name in _READINGS]
+    readings = [name for name in methods if name in READINGS]
     if readings or "naive" in methods:
         noise = AUTHORS_NOISE.get(epsilon)
         fitted = _fit_authors(data, _authors_settings(), epsilon, noise, fits, seed)

@@ -34,6 +34,8 @@ class Study:
     columns: tuple[Column, ...]
     methods: tuple[str, ...]
     """Those that are run unless others are asked for."""
+    more_methods: tuple[str, ...]
+    """Those that are run when they are asked for, because they are slow or for comparison."""
     fits: int
     """The paper's number of fits a column."""
     small_fits: int
@@ -56,7 +58,7 @@ class Study:
         """The same study with these methods only."""
         if not methods:
             return self
-        known = (*self.methods, "nuts")
+        known = (*self.methods, *self.more_methods)
         for name in methods:
             if name not in known:
                 raise NoisewiseError(
@@ -67,8 +69,11 @@ class Study:
 
 def _column(epsilon: float, experiment: str | None, **paper: Figure) -> Column:
     named = {name.replace("_", "-"): figure for name, figure in paper.items()}
-    # exact and NUTS compute the same posterior: one printed row for both.
-    return Column(epsilon, experiment, {"exact": named["nuts"], **named})
+    # One printed row for what computes the same posterior: exact and NUTS, and both Gibbs samplers.
+    more = {"exact": named["nuts"]}
+    if "bernstein-sheldon" in named:
+        more["plain-gibbs"] = named["bernstein-sheldon"]
+    return Column(epsilon, experiment, {**more, **named})
 
 
 _COVERAGE = ("exact", "laplace", "naive", "bernstein-sheldon", "dpvim", "planned")
@@ -107,6 +112,7 @@ STUDIES = {
                 ),
             ),
             methods=_COVERAGE,
+            more_methods=("nuts", "plain-gibbs"),
             fits=500,
             small_fits=60,
         ),
@@ -131,6 +137,7 @@ STUDIES = {
                 )
             ),
             methods=_COVERAGE,
+            more_methods=("nuts", "plain-gibbs"),
             fits=500,
             small_fits=60,
         ),
@@ -147,6 +154,7 @@ STUDIES = {
                 )
             ),
             methods=("exact", "laplace", "naive", "dpvim", "planned"),
+            more_methods=("nuts",),
             fits=20,
             small_fits=3,
         ),
@@ -156,6 +164,7 @@ STUDIES = {
             kind="gradients",
             columns=(Column(0.1, "gamma-exponential"),),
             methods=(),
+            more_methods=(),
             fits=1,
             small_fits=1,
         ),

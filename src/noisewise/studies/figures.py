@@ -25,6 +25,7 @@ _COLOURS = {
     "laplace": "#009e73",
     "naive": "#d55e00",
     "bernstein-sheldon": "#cc79a7",
+    "plain-gibbs": "#999999",
     "dpvim": "#e69f00",
     "planned": "#000000",
 }

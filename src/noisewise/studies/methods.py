@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -21,12 +22,12 @@ from noisewise.baselines import (
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import calibrate
 from noisewise.models import Target, build_target
-from noisewise.planning import SimulatedFits, Simulator, first_guess, row_view, simulator
+from noisewise.planning import SimulatedFits, Simulator, plan, row_view, simulator
 from noisewise.studies.experiments import AUTHORS_NOISE, DELTA, ROWS, Experiment
 from noisewise.studies.measures import Fits
 from noisewise.studies.models import log_ratios, softplus_inverse
 
-__all__ = ["COVERAGE_METHODS", "LABELS", "run_methods"]
+__all__ = ["LABELS", "READINGS", "Task", "run_methods"]
 
 LABELS = {
     "exact": "NA-DPVI (exact)",
@@ -34,11 +35,11 @@ LABELS = {
     "laplace": "NA-DPVI (Laplace)",
     "naive": "Naive (last iterate)",
     "bernstein-sheldon": "Bernstein & Sheldon",
+    "plain-gibbs": "Bernstein & Sheldon, plain Gibbs",
     "dpvim": "DPVIm",
     "planned": "noisewise, planned",
 }
-COVERAGE_METHODS = tuple(LABELS)
-_READINGS = ("exact", "nuts", "laplace")
+READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
 _UPPER = 2.0
 """Where the rival clips M1's records: its sampler knows of the clipping."""
@@ -64,7 +65,7 @@ class Task(NamedTuple):
 def run_methods(methods: Sequence[str], task: Task) -> dict[str, Fits]:
     """Fits of every named method on the same made-up tables (our own model draws its own)."""
     found: dict[str, Fits] = {}
-    readings = [name for name in methods if name in _READINGS]
+    readings = [name for name in methods if name in READINGS]
     if "naive" in methods and not readings:
         readings = ["exact"]
     if readings:
@@ -83,8 +84,6 @@ def _simulator(
     task: Task, model: Callable[..., Any], settings: Any, noise_multiplier: float | None = None
 ) -> Simulator:
     target, view = _target(task.experiment, model)
-    if settings is None:
-        settings = first_guess(target, view, ROWS, task.budget)
     return simulator(target, view, settings, ROWS, task.budget, noise_multiplier=noise_multiplier)
 
 
@@ -115,9 +114,19 @@ def _dpvim(task: Task) -> Fits:
 
 
 def _planned(task: Task) -> Fits:
-    """noisewise's own defaults: the plan that `fit` makes without being asked, and its posterior,
-    in the authors' coordinates."""
-    ready = _simulator(task, task.experiment.ours, None)
+    """noisewise's own plan, from simulated fits but without recalibration, and its posterior, in
+    the authors' coordinates. The plan's tables are not these."""
+    experiment = task.experiment
+    made = plan(
+        experiment.ours,
+        like=experiment.schema,
+        n=ROWS,
+        budget=task.budget,
+        target=experiment.target,
+        public_sample=experiment.sample,
+        recalibrate=0,
+    )
+    ready = _simulator(task, experiment.ours, made.settings)
     fits = ready.run(task.numbers, draws=task.draws, seed=task.seed)
 
     def moved(theta: np.ndarray) -> np.ndarray:
@@ -129,10 +138,14 @@ def _planned(task: Task) -> Fits:
     return Fits(moved(fits.truth), moved(fits.draws), moved(fits.tail_mean), unsettled)
 
 
-def _bernstein_sheldon(task: Task) -> Fits:
-    """One Gaussian release of the sufficient statistics with the whole budget, and Gibbs."""
+def _bernstein_sheldon(task: Task, collapsed: bool = True) -> Fits:
+    """One Gaussian release of the sufficient statistics with the whole budget, and Gibbs.
+
+    ``collapsed`` adds steps with the true sums integrated out; without them it is the published
+    sampler, which hardly moves where the noise is large.
+    """
     if task.experiment.target is not None:
-        return _gibbs_regression(task)
+        return _gibbs_regression(task, collapsed)
     family = _FAMILIES[task.experiment.name]
     truth, tables = _simulator(
         task, task.experiment.model, task.experiment.authors_settings(), 1.0
@@ -141,12 +154,14 @@ def _bernstein_sheldon(task: Task) -> Fits:
     rng = np.random.default_rng([task.seed, 1])
     noise_sd = calibrate(task.budget, 1.0, 1, ()) * family.sensitivity
     released = sums + noise_sd * rng.standard_normal(sums.shape)
-    theta = exponential_family_posterior(family, released, ROWS, noise_sd, task.draws, rng)
+    theta = exponential_family_posterior(
+        family, released, ROWS, noise_sd, task.draws, rng, collapsed=collapsed
+    )
     draws = _TO_AUTHORS[task.experiment.name](theta)
     return Fits(truth, draws, draws.mean(1))
 
 
-def _gibbs_regression(task: Task) -> Fits:
+def _gibbs_regression(task: Task, collapsed: bool) -> Fits:
     """Gibbs-SS-Noisy: records clipped to declared bounds, moments from the noisy release itself."""
     ready = _simulator(task, task.experiment.model, task.experiment.authors_settings(), 1.0)
     bounds = (_COVARIATE_BOUND, _OUTCOME_BOUND)
@@ -163,7 +178,9 @@ def _gibbs_regression(task: Task) -> Fits:
     noise_sd = calibrate(task.budget, 1.0, 1, ()) * regression_sensitivity(width, *bounds)
     released = sums + noise_sd * rng.standard_normal(sums.shape)
     prior = RegressionPrior.standard(width, shape=20.0, scale=0.5, precision=0.25)
-    theta = linear_regression_posterior(released, ROWS, noise_sd, prior, task.draws, rng)
+    theta = linear_regression_posterior(
+        released, ROWS, noise_sd, prior, task.draws, rng, collapsed=collapsed
+    )
     free = softplus_inverse(np.maximum(theta[..., :1], 1e-12))
     draws = np.concatenate([free, np.roll(theta[..., 1:], 1, axis=-1)], -1)
     return Fits(truth, draws, draws.mean(1))
@@ -179,4 +196,9 @@ _TO_AUTHORS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "Beta-Bernoulli": lambda p: np.log(p) - np.log1p(-p),
     "Dirichlet-Categorical": log_ratios,
 }
-_OTHERS = {"dpvim": _dpvim, "bernstein-sheldon": _bernstein_sheldon, "planned": _planned}
+_OTHERS: dict[str, Callable[[Task], Fits]] = {
+    "dpvim": _dpvim,
+    "bernstein-sheldon": _bernstein_sheldon,
+    "plain-gibbs": partial(_bernstein_sheldon, collapsed=False),
+    "planned": _planned,
+}
