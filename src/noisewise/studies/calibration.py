@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -148,7 +148,7 @@ def _fit_authors(
 
 
 def _fit_planned(data: Adult, epsilon: float, fits: int, seed: int) -> tuple[_Fitted, np.ndarray]:
-    """Declared bounds, noisewise's own plan: what `fit` does without being asked."""
+    """Declared bounds and the quick plan that `fit` makes without being asked."""
     schema = declared_schema(data)
     view = bind(logistic(), schema, "income")
     rows = view.rows(declared_arrays(schema, data.train))
@@ -157,10 +157,7 @@ def _fit_planned(data: Adult, epsilon: float, fits: int, seed: int) -> tuple[_Fi
     settings = first_guess(target, view, count, budget)
     fitted = _fit(rows, settings, epsilon, None, fits, seed)
     reference = reference_rows(target, view, count)
-    return (
-        fitted._replace(reference=reference),
-        view.rows(declared_arrays(schema, data.test))["X"],
-    )
+    return fitted._replace(reference=reference), view.rows(declared_arrays(schema, data.test))["X"]
 
 
 def _fit(
@@ -255,9 +252,17 @@ def _measure(probabilities: np.ndarray, unsettled: int, happened: np.ndarray) ->
         fits=len(good),
         failed=int((~good).sum()),
         unsettled=unsettled,
-        curve=np.nanmean(curves, axis=0),
-        curve_sd=np.nanstd(curves, axis=0),
+        curve=_over_repeats(np.nanmean, curves),
+        curve_sd=_over_repeats(np.nanstd, curves),
     )
+
+
+def _over_repeats(reduce: Callable[..., Any], curves: np.ndarray) -> np.ndarray:
+    """Over the repeats that reach a probability; NaN, and no warning, where none does."""
+    reached = np.isfinite(curves).any(0)
+    out = np.full(curves.shape[1], np.nan)
+    out[reached] = reduce(curves[:, reached], axis=0)
+    return out
 
 
 def _curve(probabilities: np.ndarray, happened: np.ndarray, grid: np.ndarray) -> np.ndarray:
