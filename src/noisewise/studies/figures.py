@@ -30,6 +30,7 @@ _COLOURS = {
     "planned": "#000000",
 }
 _DOTS = 2000
+_BINS = 8
 
 
 def draw_study(result: StudyResult, path: Path) -> None:
@@ -63,18 +64,29 @@ def draw_study(result: StudyResult, path: Path) -> None:
 
 
 def draw_gradients(result: GradientsResult, path: Path) -> None:
-    """A thinned cloud of noisy gradients over the iterates, and the fitted line."""
-    figure = Figure(figsize=(6.2, 4.2), layout="constrained")
+    """A thinned cloud of noisy gradients over the iterates, and the line; beside it means of bins,
+    for in the cloud a slope so much smaller than the noise can hardly be seen."""
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    cloud, means = figure.subplots(1, 2, sharex=True)
     step = max(1, len(result.parameters) // _DOTS)
     dots = (result.parameters[::step], result.gradients[::step])
-    axes.plot(*dots, ".", color="#56b4e9", ms=3, alpha=0.6, label="noisy gradients")
+    cloud.plot(*dots, ".", color="#56b4e9", ms=3, alpha=0.6, label="noisy gradients")
+    bins = np.array_split(np.argsort(result.parameters), _BINS)
+    centres = [result.parameters[chosen].mean() for chosen in bins]
+    heights = [result.gradients[chosen].mean() for chosen in bins]
+    errors = [2 * result.gradients[chosen].std() / len(chosen) ** 0.5 for chosen in bins]
+    means.errorbar(
+        centres, heights, errors, fmt="o", color="#0072b2", label="means of bins, ± 2 s.e."
+    )
     ends = np.array([result.parameters.min(), result.parameters.max()])
-    line = result.slope * (ends - result.optimum)
-    axes.plot(ends, line, color="black", lw=2, label="κA (φ − φ*)")
-    axes.axvline(result.optimum, color="#d55e00", lw=1.5, label="φ*, posterior mean")
-    axes.set_xlabel("φ, mean of the guide")
-    axes.set_ylabel("released gradient")
-    axes.legend(frameon=False)
+    for axes in (cloud, means):
+        line = result.slope * (ends - result.optimum)
+        axes.plot(ends, line, color="black", lw=2, label="κA (φ − φ*)")
+        axes.axvline(result.optimum, color="#d55e00", lw=1.5, label="φ*, posterior mean")
+        axes.set_xlabel("φ, mean of the guide")
+    cloud.set_ylabel("released gradient")
+    first, second = (axes.get_legend_handles_labels() for axes in (cloud, means))
+    named = dict(zip(first[1] + second[1], first[0] + second[0], strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=110)
