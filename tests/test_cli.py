@@ -225,3 +225,29 @@ def test_an_impossible_plan_gets_one_line(files):
     assert outcome.exit_code == 2
     assert "would leave the posterior at the prior" in outcome.output
     assert not (files / "none.toml").exists()
+
+
+def test_a_study_prints_its_table_and_saves_it(tmp_path):
+    options = ["--draws", "200", "-o", str(tmp_path / "found")]
+    done = RUN.invoke(app, ["study", "figure1", *options])
+    assert done.exit_code == 0
+    assert "slope κA" in done.output
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == [
+        "figure1.json",
+        "figure1.md",
+        "figure1.png",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("study", "table7"), "study must be one of"),
+        (("study", "table3"), "needs the folder of UCI's Adult files"),
+        (("study", "table1", "--methods", "magic"), "has no method 'magic'"),
+    ],
+)
+def test_a_study_that_cannot_run_gets_one_line(arguments, line):
+    done = RUN.invoke(app, list(arguments))
+    assert done.exit_code == 2
+    assert line in " ".join(done.output.split())

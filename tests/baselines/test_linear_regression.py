@@ -30,7 +30,7 @@ FITS, DRAWS = 20, 1500
 @pytest.fixture(autouse=True)
 def same_program(monkeypatch):
     """Most tests run groups of 20 fits with 1500 draws: one compilation for all."""
-    monkeypatch.setattr(regression, "_GROUP", FITS)
+    monkeypatch.setattr(regression, "_GROUP", {"cpu": FITS, "gpu": FITS})
 
 
 def with_ones(x):
@@ -260,7 +260,7 @@ def test_impossible_sums_are_projected():
 
 
 def test_groups_keep_the_fits_in_order(monkeypatch):
-    monkeypatch.setattr(regression, "_GROUP", 2)
+    monkeypatch.setattr(regression, "_GROUP", {"cpu": 2, "gpu": 2})
     rng = np.random.default_rng(9)
     truth, sums = simulate(5, 2, WIDE, rng)
     draws = linear_regression_posterior(sums, ROWS, 0.1, LINE, 6, rng, warmup=20)

@@ -18,7 +18,7 @@ def result():
     """Beta-Bernoulli alone: the cheapest of the paper's models."""
     study = STUDIES["table1"]
     small = replace(study, columns=study.columns[1:2])
-    return run(small, fits=FITS, draws=400, seed=1)
+    return run(small, fits=FITS, draws=400, seed=1, jobs=1)
 
 
 def test_every_method_of_the_table_is_there(result):
@@ -55,6 +55,15 @@ def test_files_hold_what_was_measured(result, tmp_path):
     assert "(0.273 ± 0.007)" in table
     assert "Monte Carlo floor of the RMSE: 0.083" in table
     assert picture.stat().st_size > 10_000
+
+
+def test_processes_give_the_same(result):
+    study = STUDIES["table1"].with_methods(("bernstein-sheldon",))
+    small = replace(study, columns=study.columns[1:2])
+    two = run(small, fits=FITS, draws=400, seed=1, jobs=2)
+    found, known = two.measures[0]["bernstein-sheldon"], result.measures[0]["bernstein-sheldon"]
+    assert found.rmse == pytest.approx(known.rmse, abs=1e-6)
+    assert two.about["jobs"] == 2
 
 
 def test_other_budgets_and_methods():
