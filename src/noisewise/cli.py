@@ -353,7 +353,10 @@ def _use_device(device: str | None) -> None:
     if one_of("device", device, ("cpu", "gpu")) == "cpu":
         jax.config.update("jax_platforms", "cpu")
         os.environ["JAX_PLATFORMS"] = "cpu"  # for processes that are started from here
-    elif jax.default_backend() != "gpu":
+        return
+    # Looking for a GPU must not take all its memory from the processes that will work on it.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if jax.default_backend() != "gpu":
         raise NoisewiseError(f"JAX found no GPU here, only {jax.default_backend()}: drop --device")
 
 
