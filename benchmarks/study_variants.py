@@ -1,6 +1,6 @@
 """What the NA-DPVI paper leaves open, varied: which reading of it gives the printed figures?
 
-python -m benchmarks.study_variants [--fits 500]
+python -m benchmarks.study_variants [--only regression] [--fits 500] [--draws 1000] [--references 1]
 """
 
 from __future__ import annotations
@@ -37,8 +37,13 @@ def main() -> None:
     """One line a variant: NA-DPVI's coverage by exact."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", type=int, default=500)
-    fits = parser.parse_args().fits
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--references", type=int, default=1, help="seed of the reference points")
+    parser.add_argument("--only", default="", help="part of a model's name")
+    asked = parser.parse_args()
     for name, epsilon, words, changed in VARIANTS:
+        if asked.only not in name:
+            continue
         over = dict(changed)
         noise = over.pop("noise", AUTHORS_NOISE[epsilon])
         experiment = EXPERIMENTS[name]
@@ -49,8 +54,9 @@ def main() -> None:
         settings = replace(experiment.authors_settings(), **over)
         budget = Budget(epsilon=epsilon, delta=DELTA)
         ready = simulator(target, view, settings, ROWS, budget, noise_multiplier=noise)
-        found = ready.run(range(fits), draws=1000, seed=1)
-        measured = measure_coverage(Fits(found.truth, found.draws, found.tail_mean), 1)
+        found = ready.run(range(asked.fits), draws=asked.draws, seed=1)
+        fits = Fits(found.truth, found.draws, found.tail_mean)
+        measured = measure_coverage(fits, asked.references)
         print(
             f"{experiment.name}, epsilon {epsilon:g}, {words}: RMSE {measured.rmse:.3f} "
             f"+- {measured.rmse_sd:.3f} (floor {measured.floor:.3f}), z sd "

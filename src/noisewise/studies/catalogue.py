@@ -38,8 +38,6 @@ class Study:
     """Those that are run when they are asked for, because they are slow or for comparison."""
     fits: int
     """The paper's number of fits a column."""
-    small_fits: int
-    """For two cores and a coffee: `make studies-small`."""
 
     def at(self, epsilons: tuple[float, ...]) -> Study:
         """The same study at other budgets; the paper's figures stay where they apply."""
@@ -114,7 +112,6 @@ STUDIES = {
             methods=_COVERAGE,
             more_methods=("nuts", "plain-gibbs"),
             fits=500,
-            small_fits=60,
         ),
         Study(
             name="table2",
@@ -139,7 +136,6 @@ STUDIES = {
             methods=_COVERAGE,
             more_methods=("nuts", "plain-gibbs"),
             fits=500,
-            small_fits=60,
         ),
         Study(
             name="table3",
@@ -156,7 +152,6 @@ STUDIES = {
             methods=("exact", "laplace", "naive", "dpvim", "planned"),
             more_methods=("nuts",),
             fits=20,
-            small_fits=3,
         ),
         Study(
             name="figure1",
@@ -166,7 +161,6 @@ STUDIES = {
             methods=(),
             more_methods=(),
             fits=1,
-            small_fits=1,
         ),
     )
 }

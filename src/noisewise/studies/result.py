@@ -26,6 +26,11 @@ def column_label(column: Column) -> str:
     return f"{name}, ε = {column.epsilon:g}"
 
 
+def _coordinates(column: Column) -> list[str]:
+    """Names of the coordinates that z-scores and errors are given for; Adult has none."""
+    return [] if column.experiment is None else list(EXPERIMENTS[column.experiment].labels)
+
+
 @dataclass(frozen=True, eq=False)
 class StudyResult:
     """Measures by column and method, with what the run was."""
@@ -46,6 +51,7 @@ class StudyResult:
                 {
                     "label": column_label(column),
                     "epsilon": column.epsilon,
+                    "coordinates": _coordinates(column),
                     "paper": column.paper,
                     "ours": {name: found.to_dict() for name, found in measures.items()},
                 }
