@@ -13,6 +13,7 @@ from noisewise.dpvi.optimiser import build_optimiser
 __all__ = ["RULES", "Settings"]
 
 RULES = ("means_only", "preconditioned", "vanilla", "natural", "aligned", "aligned_natural")
+_FULL_RANK = ("vanilla", "preconditioned", "aligned")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,8 +42,8 @@ class Settings:
     """Move by an ``optimiser`` with this learning rate instead, as DPVIm does (1e-3)."""
     optimiser: str = "adam"
     """Any optimiser of optax by its name; it sees gradients as if all records were drawn."""
-    precondition: float = 1.0
-    """beta of the scales (preconditioned rule)."""
+    precondition: float | str = 1.0
+    """beta of the scales (preconditioned rule), or ``"slope"``: 1 / T'(u) of the moment."""
     clip_prior: bool = False
     """Each record carries its N-th part of prior and entropy inside the clip, as in the papers;
     where scales are not released, the entropy stays outside all the same."""
@@ -54,6 +55,8 @@ class Settings:
     """Use App. H.3's priors, built from the trace, instead of simulated ones."""
     slope_threshold: float = 0.05
     """Most that a parameter may drift along a tail to be averaged (posterior ``averaged``)."""
+    guide: str = "diagonal"
+    """``diagonal``, or ``full_rank`` with a Cholesky factor (not for natural rules)."""
     scale_map: str = "softplus"
     scale_of: str = "sd"
     initial_free_scale: float = -4.0
@@ -77,7 +80,8 @@ class Settings:
         one_of("rule", self.rule, RULES)
         positive("curvature_sd", self.curvature_sd)
         positive("boost", self.boost)
-        positive("precondition", self.precondition)
+        if not self.by_slope:
+            positive("precondition", self.precondition)
         positive("slope_threshold", self.slope_threshold)
         if self.rule.startswith("aligned") and self.guide_draws != 1:
             raise NoisewiseError(
@@ -85,12 +89,31 @@ class Settings:
                 f"1, got {shown(self.guide_draws)}"
             )
         self._check_steps()
+        self._check_guide()
         if self.rule == "means_only" and self.curvature is None:
             raise NoisewiseError(
                 "rule means_only needs curvature, the simulated one: take settings from a plan"
             )
         if not 0 <= self.burn_in < 1:
             raise NoisewiseError(f"burn_in must be in [0, 1), got {self.burn_in!r}")
+
+    def _check_guide(self) -> None:
+        """A full-rank guide only where a rule knows its chain rule, and its scales are sds."""
+        one_of("guide", self.guide, ("diagonal", "full_rank"))
+        if self.guide == "diagonal":
+            return
+        if self.rule not in _FULL_RANK:
+            raise NoisewiseError(
+                f"rule {self.rule} has no full-rank guide: use one of {', '.join(_FULL_RANK)}, or "
+                "guide='diagonal'"
+            )
+        if self.scale_of != "sd":
+            raise NoisewiseError("a full-rank guide maps to a Cholesky factor: scale_of is 'sd'")
+
+    @property
+    def by_slope(self) -> bool:
+        """Whether the preconditioned rule takes 1 / T' (dpvim.txt eq. 17)."""
+        return self.precondition == "slope"
 
     def _check_steps(self) -> None:
         """Exactly one way to choose the steps' size."""
