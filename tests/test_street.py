@@ -23,6 +23,7 @@ STREET = [
     "planning",
     "validation",
     "fitting",
+    "synthetic",
     "studies",
     "report",
     "demo",

@@ -14,8 +14,15 @@ from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
 from noisewise.mechanism import Budget, Certificate, Mechanism, Release, issue
 from noisewise.mechanism.counting import count_release, noisy_count
-from noisewise.models import Glm, RowView, Target, build_target, model_name, named_model
-from noisewise.planning import SIMULATED, Plan, first_guess, reference_rows, row_view
+from noisewise.models import Glm, Mixture, RowView, Target, build_target, model_name, named_model
+from noisewise.planning import (
+    SIMULATED,
+    Plan,
+    first_guess,
+    mixture_guess,
+    reference_rows,
+    row_view,
+)
 from noisewise.posterior import Outcome, check_method, infer
 from noisewise.result import Result
 
@@ -41,20 +48,24 @@ def fit(
     plan: Plan | Settings | None = None,
     steps: int | None = None,
     public_sample: PublicSample | None = None,
-    posterior: str = "exact",
+    posterior: str | None = None,
     draws: int = 4000,
     insecure_seed: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 
-    ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"`` or
-    ``"path/to/model.py:function"``. Its arguments are columns of the table by name; ``X`` and
-    ``y`` are the design matrix and the ``target`` column. Without a ``plan``, a quick one is made
-    by simulation first (`noisewise.plan` with ``fits=0``), for ``steps`` steps if given; covariates
-    are simulated from the schema, or taken from a ``public_sample``. If the schema declares no
-    number of rows, a noisy one is bought with about one percent of the budget. ``progress(done,
-    steps)`` is called as the run goes on.
+    ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"``,
+    ``"mixture"`` or ``"path/to/model.py:function"``. Its arguments are columns of the table by
+    name; ``X`` and ``y`` are the design matrix and the ``target`` column. Without a ``plan``, a
+    quick one is made by simulation first (`noisewise.plan` with ``fits=0``), for ``steps`` steps if
+    given; covariates are simulated from the schema, or taken from a ``public_sample``. If the
+    schema declares no number of rows, a noisy one is bought with about one percent of the budget.
+    ``progress(done, steps)`` is called as the run goes on.
+
+    ``posterior`` is how the trace is read, by default ``"exact"``, the noise-aware one. For a
+    mixture it is ``"averaged"``, DPVIm's: the noise-aware ones need a unique optimum, and a
+    mixture has one for every order of its components.
 
     ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
     """
@@ -65,9 +76,10 @@ def fit(
     integer_at_least("draws", draws, 100)
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
-    resolved = named_model(model, table.schema, target)
+    resolved = named_model(model, table.schema, target, features)
     view = row_view(resolved, table.schema, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
+    posterior = posterior or ("averaged" if isinstance(resolved, Mixture) else "exact")
     _refuse_before_spending(plan, resolved, built, table, posterior, public_sample)
     count = _row_count(table, budget, insecure_seed)
     budget.warn_if_delta_is_large(count.public)
@@ -102,7 +114,10 @@ def _refuse_before_spending(
     elif plan is not None:
         plan.check_dimension(target.dim)
     settings = plan.settings if isinstance(plan, Plan) else plan
-    check_method(posterior, settings)
+    if isinstance(model, Mixture):
+        _check_mixture_method(posterior)
+    if plan is not None or not isinstance(model, Mixture):
+        check_method(posterior, settings)
     if public_sample is not None:
         for name, values in public_sample.columns.items():
             if name in table.schema and np.array_equal(values, table.arrays[name]):
@@ -110,6 +125,14 @@ def _refuse_before_spending(
                     f"column '{name}' of the public sample is the table's own: a public sample is "
                     "of other people, about whom nothing needs protecting"
                 )
+
+
+def _check_mixture_method(posterior: str) -> None:
+    if posterior != "averaged":
+        raise NoisewiseError(
+            f"posterior={posterior!r} needs a unique optimum, and a mixture has one for every "
+            "order of its components: use posterior='averaged'"
+        )
 
 
 def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowCount:
@@ -131,6 +154,8 @@ def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowC
 def _first_guess(
     target: Target, view: RowView, rows: int, budget: Budget, steps: int | None
 ) -> Settings:
+    if isinstance(target.model, Mixture):
+        return mixture_guess(target, view, rows, steps)
     if steps is None:
         return first_guess(target, view, rows, budget)
     return first_guess(target, view, rows, budget, steps=steps)
@@ -231,6 +256,8 @@ def _result(
     coordinates = {}
     if names is not None and isinstance(target.model, Glm):
         coordinates["coefficients"] = names
+    elif isinstance(target.model, Mixture) and target.model.design:
+        coordinates["coefficients"] = list(target.model.design)
     ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
     return Result(
         draws=latents(outcome.draws),
@@ -238,7 +265,25 @@ def _result(
         privacy=certificate,
         status=outcome.status,
         asked=asked,
-        trace={"means": trace.block_means(), "ends": ends, "curvature": outcome.curvature},
+        trace={
+            "means": trace.block_means(),
+            "ends": ends,
+            "curvature": outcome.curvature,
+            **_tails(outcome),
+        },
         burn_in=outcome.burn_in.blocks,
         coordinates=coordinates,
     )
+
+
+def _tails(outcome: Outcome) -> dict[str, np.ndarray]:
+    """Tails that were averaged, and both tests of their convergence, by variational parameter."""
+    found = outcome.averaged
+    if found is None:
+        return {}
+    return {
+        "tail_blocks": found.blocks,
+        "tail_slope": found.slope,
+        "tail_r_hat": found.r_hat,
+        "tail_converged": found.converged,
+    }

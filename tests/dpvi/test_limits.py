@@ -111,7 +111,7 @@ def test_the_mechanism_adds_nothing_when_clip_and_noise_are_off(name, clip_prior
     setting = Setting(
         used, grid, jnp.zeros(rule.released), 1.0, float(n), jnp.ones(()), jnp.ones(()), jnp.inf
     )
-    program = Program(rule, PARTICLES, Passes(n, 1), False, clip_prior)
+    program = Program(rule, PARTICLES, Passes(n, 1), 0, clip_prior)
     batch = target.prepare(rows, used.frame)
     found = _gradient(program, setting, batch, parameters, key, draws)
     noise = jax.random.normal(key, (PARTICLES, target.dim))

@@ -73,7 +73,7 @@ def test_every_section_is_there(page):
     assert ids == ["asked", "intervals", "spent", "trace", "check", "fine-print"]
     assert "Logistic regression of visited" in reader.text
     assert (
-        "the gradients are linear along the kept trace, the curvature is identified" in reader.text
+        "the trace settled as its model says it should, and decides the posterior" in reader.text
     )
     assert "NOT PRIVATE" not in reader.text
     assert 'role="alert"' not in page()

@@ -98,8 +98,7 @@ def assemble(
         rule=rule,
         draws=settings.guide_draws,
         passes=usual_passes(row_count, mechanism.sampling_rate, most),
-        # No posterior reads a matrix of gradients that are functions of each other.
-        full_curvature=settings.full_curvature and rule.released == rule.parameters,
+        matrix=target.dim if settings.keeps_matrix else 0,
         clip_prior=settings.clip_prior,
         optimiser=_optimiser(settings),
     )
@@ -110,7 +109,9 @@ def assemble(
         noise_scale=jnp.full(rule.released, mechanism.noise * grid.points, jnp.float32),
         sampling_rate=mechanism.sampling_rate,
         rows=float(rows),
-        step_size=jnp.asarray(_step_size(settings, mechanism, precondition), jnp.float32),
+        step_size=jnp.asarray(
+            _step_size(settings, mechanism, precondition, target.dim), jnp.float32
+        ),
         early=jnp.asarray(_early(settings, rule, frame), jnp.float32),
         limit=jnp.asarray(_limit(settings, rule, frame), jnp.float32),
     )
@@ -133,16 +134,20 @@ def _optimiser(settings: Settings) -> Any:
     return build_optimiser(settings.optimiser, settings.learning_rate)
 
 
-def _step_size(settings: Settings, mechanism: Mechanism, precondition: np.ndarray) -> np.ndarray:
+def _step_size(
+    settings: Settings, mechanism: Mechanism, precondition: np.ndarray, dim: int
+) -> np.ndarray:
     parameters = len(precondition)
+    share = np.ones(parameters)
+    share[dim:] = settings.scale_step
     if settings.learning_rate is not None:
-        return np.ones(parameters)  # not used: the optimiser has its own
+        return share  # of the optimiser's own
     if settings.step_factor is not None:
         step = heuristic_step(mechanism.noise, mechanism.clip_norm, settings.steps, parameters)
-        return step * settings.step_factor * precondition
+        return share * step * settings.step_factor * precondition
     assert settings.rate is not None  # Settings checks that one of the three is there
     # In the whitened frame the simulated curvature is one.
-    return np.full(parameters, curvature_step(settings.rate, mechanism.sampling_rate, 1.0))
+    return share * curvature_step(settings.rate, mechanism.sampling_rate, 1.0)
 
 
 def _early(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:

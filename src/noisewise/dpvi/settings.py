@@ -14,6 +14,7 @@ __all__ = ["RULES", "Settings"]
 
 RULES = ("means_only", "preconditioned", "vanilla", "natural", "aligned", "aligned_natural")
 _FULL_RANK = ("vanilla", "preconditioned", "aligned")
+_MATRIX = ("means_only", "aligned")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,8 +48,11 @@ class Settings:
     clip_prior: bool = False
     """Each record carries its N-th part of prior and entropy inside the clip, as in the papers;
     where scales are not released, the entropy stays outside all the same."""
+    scale_step: float = 1.0
+    """Share of their steps that the scales make: small, and their noise averages out."""
     full_curvature: bool = True
-    """Infer the curvature as a matrix; rules that fit scales need False, or ``averaged``."""
+    """Infer the curvature as a matrix (rules means_only and aligned), from the means' gradients;
+    other rules need False, or the posterior ``averaged``."""
     curvature_sd: float = 1.0
     """Prior sd of the curvature's logarithm (of its eigenvalues') around the simulated one."""
     paper_priors: bool = False
@@ -83,6 +87,7 @@ class Settings:
         if not self.by_slope:
             positive("precondition", self.precondition)
         positive("slope_threshold", self.slope_threshold)
+        positive("scale_step", self.scale_step)
         if self.rule.startswith("aligned") and self.guide_draws != 1:
             raise NoisewiseError(
                 f"rule {self.rule} takes the scales' gradient from one draw's: guide_draws must be "
@@ -109,6 +114,11 @@ class Settings:
             )
         if self.scale_of != "sd":
             raise NoisewiseError("a full-rank guide maps to a Cholesky factor: scale_of is 'sd'")
+
+    @property
+    def keeps_matrix(self) -> bool:
+        """Whether a trace keeps what a curvature matrix is inferred from."""
+        return self.full_curvature and self.rule in _MATRIX
 
     @property
     def by_slope(self) -> bool:

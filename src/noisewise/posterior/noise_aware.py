@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._validate import NoisewiseError
 from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
 from noisewise.models import Frame, Rows, Target
 from noisewise.posterior import exact, laplace, matrix, nuts
@@ -153,19 +152,25 @@ def _outcome(
     way = "exact" if method == "naive" else method
     found = _infer_optimum(way, kept.statistics, expected, assembly, settings, draws, rng)
     seen = within_reach(kept.statistics, found.optimum)
-    dim = assembly.program.rule.target.dim
+    rule = assembly.program.rule
+    dim = rule.target.dim
     averaged, free = None, found.optimum[:, dim:]
-    if found.optimum.shape[1] < len(trace.last):
+    if not settings.full_curvature and found.optimum.shape[1] < len(trace.last):
         averaged = average(trace, settings.slope_threshold, settings.burn_in)
         free, seen = averaged.mean[dim:], seen and bool(averaged.converged[dim:].all())
-    theta = _theta(assembly, found, free, expected[0] if expected and found.believed else None, rng)
+    # A curvature matrix knows theta's spread, and its correlations, better than a guide's scales.
+    theta = None
+    if not settings.full_curvature:
+        theta = rule.draw_theta(found.optimum[:, :dim], free, rng)
+    if theta is None:
+        theta = _curved(found, expected[0] if expected and found.believed else None, rng)
     mean_curvature = found.curvature.mean(0)
     last = np.asarray(trace.last, float)
-    ignorant = found._replace(
-        optimum=np.broadcast_to(last[:dim], (draws, dim)),
-        curvature=np.broadcast_to(mean_curvature, (draws, *mean_curvature.shape)),
-    )
-    plain = _theta(assembly, ignorant, last[dim:], None, rng)
+    centre = np.broadcast_to(last[:dim], (draws, dim))
+    plain = rule.draw_theta(centre, last[dim:], rng)
+    if plain is None:
+        curvature = np.broadcast_to(mean_curvature, (draws, *mean_curvature.shape))
+        plain = _curved(found._replace(optimum=centre, curvature=curvature), None, rng)
     status = Status.OK
     if not np.isfinite(theta).all():
         status = Status.DIVERGED
@@ -332,11 +337,6 @@ def _matrix_model(
     assembly: Assembly,
     settings: Settings,
 ) -> matrix.MatrixModel:
-    if settings.curvature is None:
-        raise NoisewiseError(
-            "full_curvature needs a simulated curvature to start from: plan, or use "
-            "full_curvature=False"
-        )
     target = assembly.program.rule.target
     dim = target.dim
     centre, believed = np.eye(dim), None
@@ -360,22 +360,13 @@ def _matrix_model(
     )
 
 
-def _theta(
-    assembly: Assembly,
-    found: NoiseAwarePosterior,
-    free: np.ndarray,
-    expected: Expected | None,
-    rng: np.random.Generator,
+def _curved(
+    found: NoiseAwarePosterior, expected: Expected | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """theta given optimum and curvature: the guide's draw, or N(optimum, A^-1) for means only.
+    """theta given optimum and curvature: N(optimum, A^-1).
 
-    ``free`` are the guide's scale parameters. Where clipping is expected to matter, A^-1 becomes
-    the sandwich M^-1 B M^-1.
+    Where clipping is expected to matter, A^-1 becomes the sandwich M^-1 B M^-1.
     """
-    rule = assembly.program.rule
-    drawn = rule.draw_theta(found.optimum[:, : rule.target.dim], free, rng)
-    if drawn is not None:
-        return drawn
     shock = rng.standard_normal(found.optimum.shape)
     if found.curvature.ndim == 2:
         return found.optimum + shock * found.curvature**-0.5

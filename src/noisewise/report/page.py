@@ -226,12 +226,13 @@ def _trace(result: Result) -> dict[str, Any]:
     return {
         "figure": Markup(figure),
         "burn_in": words.burn_in_sentence(result),
-        "convergence": words.convergence_sentence(result.status),
+        "convergence": words.convergence_sentence(result),
+        "tails": words.tails_sentence(result),
         "drawn": min(coordinates, figures.MOST_LINES),
         "whitened": (result.asked.get("settings") or {}).get("curvature") is not None,
         "grey": max(coordinates - figures.MOST_LINES, 0),
         "curvature": _curvature(result),
-        "curvature_words": words.curvature_sentence(result.status),
+        "curvature_words": words.curvature_sentence(result),
     }
 
 
