@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from noisewise.models import Mixture, Rows, RowView, Target
@@ -12,6 +10,9 @@ from noisewise.synthetic.combining import pool
 from noisewise.synthetic.generator import Generator
 
 __all__ = ["downstream_rmse", "poisson_coefficients", "regression_cells"]
+
+_TOGETHER = 10
+"""Tables drawn at once: a matter of memory."""
 
 
 def regression_cells(model: Mixture, columns: Rows) -> Cells:
@@ -34,7 +35,7 @@ def poisson_coefficients(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
 def downstream_rmse(
     target: Target,
     view: RowView,
-    thetas: Iterable[np.ndarray],
+    thetas: np.ndarray,
     rows: int,
     original: np.ndarray,
     seed: int,
@@ -44,8 +45,10 @@ def downstream_rmse(
     assert isinstance(target.model, Mixture)
     generator = Generator(target, view)
     found = []
-    for number, theta in enumerate(thetas):
-        table = generator.draw(np.asarray(theta, np.float32), rows, seed, number).columns
-        found.append(poisson_coefficients(regression_cells(target.model, table)))
+    for first in range(0, len(thetas), _TOGETHER):
+        some = np.asarray(thetas[first : first + _TOGETHER], np.float32)
+        numbers = range(first, first + len(some))
+        for drawn in generator.draw(some, rows, seed, numbers):
+            found.append(poisson_coefficients(regression_cells(target.model, drawn.columns)))
     estimates, variances = (np.stack(part) for part in zip(*found, strict=True))
     return float(np.sqrt(np.mean((pool(estimates, variances).estimate - original) ** 2)))

@@ -56,9 +56,9 @@ def noise_for(
 def fit_lanes(target: Target, rows: Rows, lanes: Sequence[Lane], block_steps: int) -> list[Trace]:
     """The trace of every lane, in blocks of ``block_steps`` steps.
 
-    On a GPU all lanes run at once, to the end of the longest, and shorter ones are cut off where
-    they end: their noise was for that length, and nothing after it is looked at. On a CPU each
-    runs alone and stops at its end.
+    On a GPU lanes of about a length run at once, to the end of the longest, and shorter ones are
+    cut off where they end: their noise was for that length, and nothing after it is looked at. On
+    a CPU each runs alone and stops at its end.
     """
     count = len(next(iter(rows.values())))
     ready = [assemble(lane.settings, target, lane.mechanism, count, count) for lane in lanes]
@@ -67,26 +67,32 @@ def fit_lanes(target: Target, rows: Rows, lanes: Sequence[Lane], block_steps: in
     table = target.prepare(rows, frame)
     initial = np.stack([one.initial for one in ready])
     initial[:, : target.dim] = np.stack([lane.start for lane in lanes])
-    width = 1 if jax.default_backend() == "cpu" else len(lanes)
-    traces = []
-    for first in range(0, len(lanes), width):
-        group = range(first, min(first + width, len(lanes)))
+    traces: list[Trace | None] = [None] * len(lanes)
+    for group in _groups([lane.blocks for lane in lanes]):
         blocks, last = jax.device_get(
             _run_group(
                 program,
                 source,
                 _stacked([ready[place].setting for place in group]),
                 table,
-                jnp.asarray(initial[group.start : group.stop], jnp.float32),
+                jnp.asarray(initial[group], jnp.float32),
                 jnp.ones((max(lanes[place].blocks for place in group), block_steps)),
                 jnp.stack([jax.random.PRNGKey(lanes[place].seed) for place in group]),
             )
         )
-        traces += [
-            _cut(BlockSums(*(part[place] for part in blocks)), last[place], lanes[lane].blocks)
-            for place, lane in enumerate(group)
-        ]
-    return traces
+        for number, place in enumerate(group):
+            sums = BlockSums(*(part[number] for part in blocks))
+            traces[place] = _cut(sums, last[number], lanes[place].blocks)
+    return [trace for trace in traces if trace is not None]
+
+
+def _groups(lengths: list[int]) -> list[list[int]]:
+    """Which lanes run together: those of about a length, the longest alone, so that few steps are
+    thrown away and few programs compiled; on a CPU each by itself."""
+    if jax.default_backend() == "cpu":
+        return [[place] for place in range(len(lengths))]
+    keys = np.ceil(np.log2(max(lengths) / np.array(lengths)) / 2)
+    return [np.flatnonzero(keys == key).tolist() for key in np.unique(keys)]
 
 
 def _stacked(settings: list[Setting]) -> Setting:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_comparison"]
 
+_MOST_BARS = 20
+"""Points of a line beyond which its errors are a band."""
 _COLOURS = {
     "vanilla": "#d55e00",
     "preconditioned": "#cc79a7",
@@ -68,6 +70,11 @@ def _draw_curves(
     handles = {}
     for line in lines:
         style = {"color": colours[line.name], "ls": "--" if line.dashed else "-", "lw": 1.5}
+        if len(line.x) > _MOST_BARS:
+            handles[label(line.name)] = axes.plot(line.x, line.mean, **style)[0]
+            ends = (line.mean - line.error, line.mean + line.error)
+            axes.fill_between(line.x, *ends, color=colours[line.name], alpha=0.15, lw=0)
+            continue
         handles[label(line.name)] = axes.errorbar(
             line.x, line.mean, line.error, capsize=2, marker="" if line.dashed else ".", **style
         )

@@ -58,6 +58,7 @@ def run(
     jobs: int | None = None,
     keep: Path | None = None,
     resume: bool = False,
+    parts: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> AnyResult:
     """Run a study as the catalogue has it, or put together by hand.
@@ -66,11 +67,14 @@ def run(
     ``epochs`` the length of a fit, where rules are compared. ``data`` is the folder of a study's
     table. Parts run side by side in ``jobs`` processes, by default as many as there are cores.
     Where rules are compared, finished parts are written to ``keep`` at once, and with ``resume``
-    those that are there already, from the same options, are not run again.
+    those that are there already, from the same options, are not run again; ``parts`` names those
+    to run, if not all (``starts`` of data-sharing, ``d100-density0.8`` of full-rank).
     Everything is simulated or public, and noise is seeded: nothing here is a private release.
     """
-    if study.kind != "rules" and (epochs is not None or resume):
-        raise NoisewiseError(f"study {study.name} compares no rules: drop --epochs and --resume")
+    if study.kind != "rules" and (epochs is not None or resume or parts):
+        raise NoisewiseError(
+            f"study {study.name} compares no rules: drop --epochs, --parts and --resume"
+        )
     if study.kind == "gradients":
         return run_gradients(study, study.columns[0], draws, seed)
     count = study.fits if fits is None else integer_at_least("fits", fits, 2)
@@ -81,7 +85,7 @@ def run(
         assert length is not None  # every comparison of the catalogue has its paper's
         budgets = tuple(column.epsilon for column in study.columns)
         options = Options(study.methods, budgets, count, length, draws, seed, folder)
-        return _run_rules(study, options, jobs, keep, resume, progress)
+        return _run_rules(study, options, tuple(parts), jobs, keep, resume, progress)
     return _run_table(study, count, draws, seed, folder, jobs, progress)
 
 
@@ -199,6 +203,7 @@ class _RuleOutcome(NamedTuple):
 def _run_rules(
     study: Study,
     options: Options,
+    variants: tuple[str, ...],
     jobs: int | None,
     keep: Path | None,
     resume: bool,
@@ -207,7 +212,7 @@ def _run_rules(
     comparison = COMPARISONS[study.name]
     if comparison.needs_data and options.folder is None:
         raise NoisewiseError(f"study {study.name} needs {comparison.needs_data}: --data DIR")
-    parts = comparison.parts(options)
+    parts = _chosen(study, comparison.parts(options), variants)
     folder = keep / f"{study.name}-parts" if keep else None
     found: dict[Part, _RuleOutcome] = {}
     if folder is not None and resume:
@@ -229,6 +234,15 @@ def _run_rules(
     }
     lines = joined(line for part in parts for line in found[part].lines)
     return ComparisonResult(study, comparison, tuple(lines), about)
+
+
+def _chosen(study: Study, parts: list[Part], variants: tuple[str, ...]) -> list[Part]:
+    known = tuple(dict.fromkeys(part.variant for part in parts if part.variant))
+    for name in variants:
+        if name not in known:
+            offered = f"choose from {', '.join(known)}" if known else "it has none: drop --parts"
+            raise NoisewiseError(f"study {study.name} has no part '{name}': {offered}")
+    return [part for part in parts if not variants or part.variant in variants]
 
 
 def _asked(part: Part, options: Options) -> dict[str, Any]:

@@ -243,8 +243,8 @@ def _found(target: Target, parameters: np.ndarray, options: Options, prepared: P
         return np.nan
     copies = max(2, options.draws // _DRAWS_A_COPY)
     rng = np.random.default_rng([options.seed, 3])
-    guide = DiagonalGuide(target.dim)
-    thetas = guide.draw(np.tile(np.asarray(parameters, float), (copies, 1)), rng)
+    means, free = np.split(np.tile(np.asarray(parameters, float), (copies, 1)), 2, axis=1)
+    thetas = DiagonalGuide(target.dim).draw(means, free, rng)
     table = prepared.table
     rows = len(table.codes[table.target])
     return downstream_rmse(

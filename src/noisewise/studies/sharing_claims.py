@@ -91,9 +91,7 @@ DATA_SHARING = Comparison(
         ),
         Claim(
             f"vanilla's sds have not converged in the longest fit: MPAE above {_NOT_CONVERGED:g}",
-            _at_the_end(
-                "length scales", stays_above("length scales", "vanilla", _NOT_CONVERGED)
-            ),
+            _at_the_end("length scales", stays_above("length scales", "vanilla", _NOT_CONVERGED)),
         ),
         Claim(
             "downstream, averaged iterates best or tied with the last at every ε",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError
@@ -67,7 +68,7 @@ def simulate_table(seed: int = 0, rows: int = _ROWS) -> SharingTable:
     latents = target.constrain(target.sample_prior(key_truth, 1)[0])
     effects = 0.5 * np.array(latents["coefficients"])
     effects[0] = np.log(_BASE_RATE)
-    truth = target.unconstrain({**latents, "coefficients": effects})
+    truth = target.unconstrain({**latents, "coefficients": jnp.asarray(effects)})
     made_up = empty.view().simulate(np.random.default_rng(seed), rows)
     drawn = {
         name: np.array(column) for name, column in target.simulate(key_rows, truth, made_up).items()
