@@ -77,9 +77,9 @@ def fit(
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
     resolved = named_model(model, table.schema, target, features)
+    posterior = _posterior(posterior, resolved)
     view = row_view(resolved, table.schema, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
-    posterior = posterior or ("averaged" if isinstance(resolved, Mixture) else "exact")
     _refuse_before_spending(plan, resolved, built, table, posterior, public_sample)
     count = _row_count(table, budget, insecure_seed)
     budget.warn_if_delta_is_large(count.public)
@@ -114,8 +114,6 @@ def _refuse_before_spending(
     elif plan is not None:
         plan.check_dimension(target.dim)
     settings = plan.settings if isinstance(plan, Plan) else plan
-    if isinstance(model, Mixture):
-        _check_mixture_method(posterior)
     if plan is not None or not isinstance(model, Mixture):
         check_method(posterior, settings)
     if public_sample is not None:
@@ -127,12 +125,16 @@ def _refuse_before_spending(
                 )
 
 
-def _check_mixture_method(posterior: str) -> None:
-    if posterior != "averaged":
+def _posterior(asked: str | None, model: Callable[..., Any]) -> str:
+    """How the trace is read: as asked, if the model can be read so, or the model's own way."""
+    if not isinstance(model, Mixture):
+        return asked or "exact"
+    if asked not in (None, "averaged"):
         raise NoisewiseError(
-            f"posterior={posterior!r} needs a unique optimum, and a mixture has one for every "
-            "order of its components: use posterior='averaged'"
+            f"posterior={asked!r} needs a unique optimum, and a mixture has one for every order of "
+            "its components: use posterior='averaged'"
         )
+    return "averaged"
 
 
 def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowCount:

@@ -93,7 +93,8 @@ def test_densities_equal_numpyros_own(names, likelihood, in_plate, seed):
 
 def test_leading_axes_survive_the_way_there_and_back():
     target = build_target(make_model(["simplex", "positive"], "normal", False), rows_of(6))
-    theta = target.sample_prior(jax.random.PRNGKey(0), 12).reshape(3, 4, target.dim)
+    prior = jax.jit(target.sample_prior, static_argnums=1)
+    theta = prior(jax.random.PRNGKey(0), 12).reshape(3, 4, target.dim)
     latents = target.constrain(theta)
     assert latents["simplex"].shape == (3, 4, 3)
     assert np.allclose(latents["simplex"].sum(-1), 1, atol=1e-5)

@@ -40,6 +40,9 @@ def study(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for JSON, Markdown and figure.")
     ] = Path("studies"),
+    parts: Annotated[
+        str | None, typer.Option(help="Parts of a comparison, by commas; else all of them.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep finished parts of a comparison that was cut off.")
     ] = False,
@@ -62,6 +65,7 @@ def study(
                 jobs=jobs,
                 keep=output,
                 resume=resume,
+                parts=listed(parts) or (),
                 progress=progress,
             )
         out.print(found.to_markdown(), highlight=False, markup=False, soft_wrap=True)

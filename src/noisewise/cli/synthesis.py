@@ -57,8 +57,10 @@ def synthesize(
             seed=seed,
         )
         with progress_bar("Synthetic tables") as progress:
+            progress(0, copies)  # the first one takes longest: the model is compiled
             tables.save(goal, format=format, progress=progress)
         with progress_bar("Fidelity page") as progress:
+            progress(0, copies)
             page = tables.fidelity(goal / "fidelity.html", progress=progress)
         out.print(repr(tables), highlight=False, markup=False)
         out.print(str(tables.privacy), highlight=False, markup=False)

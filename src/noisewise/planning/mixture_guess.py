@@ -66,7 +66,7 @@ def _start(target: Target, view: RowView) -> np.ndarray:
     place = 0
     for site in target.layout.latents:
         here = slice(place, place + site.size)
-        if site.name == "coefficients":
+        if model.target is not None and site.name == "coefficients":
             start[here] = 0.0
             start[place] = _intercept(view.schema[model.target], model.response)
         place += site.size

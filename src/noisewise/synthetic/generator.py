@@ -17,7 +17,7 @@ from noisewise.models import Rows, RowView, Target
 
 __all__ = ["Drawn", "Generator", "covariates_of"]
 
-_GROUP_VALUES, _WIDEST_GROUP = 2**20, 64
+_GROUP_VALUES, _WIDEST_GROUP = 2**20, 32
 
 
 class Drawn(NamedTuple):

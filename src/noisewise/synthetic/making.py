@@ -54,7 +54,8 @@ def synthesize(
     integer_at_least("copies", copies, 2)
     size = integer_at_least("rows", _fitted_rows(result) if rows is None else rows, 1)
     seed = secrets.randbits(63) if seed is None else integer_at_least("seed", seed, 0)
-    _mark_what_is_wrong(result)
+    if result.status is Status.DIVERGED:
+        raise NoisewiseError(f"cannot synthesize from this result: {result.status.words}")
     generator = _generator(result, model, covariates)
     draws = result.plain if plain else result.draws
     _check_latents(generator.target, draws)
@@ -64,12 +65,13 @@ def synthesize(
             f"copies must be at most the result's {len(thetas)} posterior draws, got {copies}: "
             "each table needs one of its own"
         )
+    _warn_of_what_is_wrong(result)
     order = np.random.default_rng(seed).permutation(len(thetas))
     origin = Origin(
         privacy=result.privacy,
         model=str(result.asked["model"]),
         rows=_fitted_rows(result),
-        plain=plain,
+        plain=plain or result.asked.get("posterior") == "naive",
     )
     return SyntheticTables(generator, thetas[order], copies, rows=size, seed=seed, origin=origin)
 
@@ -79,10 +81,8 @@ def _fitted_rows(result: Result) -> int:
     return max(int(result.asked["rows"]), 1)
 
 
-def _mark_what_is_wrong(result: Result) -> None:
-    """Refuse a fit that ran away; say loudly what else the tables inherit."""
-    if result.status is Status.DIVERGED:
-        raise NoisewiseError(f"cannot synthesize from this result: {result.status.words}")
+def _warn_of_what_is_wrong(result: Result) -> None:
+    """Say loudly what the tables inherit."""
     if not result.privacy.private:
         reasons = "; ".join(result.privacy.not_private_because)
         warnings.warn(f"these tables are NOT PRIVATE: {reasons}", stacklevel=3)

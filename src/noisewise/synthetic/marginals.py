@@ -23,7 +23,7 @@ from noisewise.synthetic.tables import SyntheticTables
 __all__ = ["ColumnMarginal", "Fidelity", "PairMarginal", "cramers_v", "measure"]
 
 _RELEASED, _LARGE = 200, 20_000
-_PILOT = 10
+_PILOT = 5
 _MOST_PAIRED = 16
 
 
@@ -77,7 +77,8 @@ def measure(
     progress: Callable[[int, int], None] | None = None,
 ) -> Fidelity:
     """Look at every table once; with ``unsafe_data``, also at the real one."""
-    pilot = [drawn.columns for drawn in tables.elsewhere(_PILOT, _LARGE // _PILOT)]
+    rows = None if unsafe_data is None else _real_columns(tables, unsafe_data)
+    pilot = [drawn.columns for drawn in tables.elsewhere(_PILOT, _LARGE)]
     pooled = {name: np.concatenate([each[name] for each in pilot]) for name in pilot[0]}
     cells = cut(tables.schema, pooled)
     total, done = len(tables) + _RELEASED, 0
@@ -96,7 +97,7 @@ def measure(
 
     ours = look(tables.drawn(place) for place in range(len(tables)))
     theirs = look(tables.elsewhere(_RELEASED, _LARGE))
-    real = None if unsafe_data is None else _look(cells, _real_columns(tables, unsafe_data))
+    real = None if rows is None else _look(cells, rows)
     return Fidelity(
         _columns(cells, ours, theirs, real, moved),
         _pairs(cells, ours, theirs, real),

@@ -67,7 +67,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         self._generator = generator
         self._thetas = thetas
         self._copies = copies
-        self._group = min(generator.group(rows), copies)
+        self._group = generator.group(rows)
         self._kept: tuple[int, list[Drawn]] | None = None
         self.rows = rows
         self.seed = seed
