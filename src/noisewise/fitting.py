@@ -74,6 +74,10 @@ def fit(
     if not isinstance(budget, Budget):
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
     integer_at_least("draws", draws, 100)
+    if steps is not None:
+        integer_at_least("steps", steps, 10)
+    if insecure_seed is not None:
+        integer_at_least("insecure_seed", insecure_seed, 0)
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
     resolved = named_model(model, table.schema, target, features)
@@ -82,7 +86,6 @@ def fit(
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     _refuse_before_spending(plan, resolved, built, table, posterior, public_sample)
     count = _row_count(table, budget, insecure_seed)
-    budget.warn_if_delta_is_large(count.public)
     if plan is None:
         settings, source = _first_guess(built, view, count.public, budget, steps), SIMULATED
     else:
@@ -91,6 +94,8 @@ def fit(
         clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
     ).calibrate(budget, count.releases)
     assembly = assemble(settings, built, mechanism, count.public, len(table))
+    # Only now: the number of rows is out, and nothing may be refused any more.
+    budget.warn_if_delta_is_large(count.public)
     trace = _run(assembly, table, view, insecure_seed, progress)
     certificate = _certificate(budget, mechanism, count, source, public_sample, insecure_seed)
     rng = np.random.default_rng(insecure_seed)
@@ -109,11 +114,16 @@ def _refuse_before_spending(
     public_sample: PublicSample | None,
 ) -> None:
     """Whatever can be refused, before the first noisy number."""
+    if not isinstance(plan, Plan | Settings | None):
+        raise NoisewiseError(
+            f"plan must be a noisewise.Plan (Plan.load reads a file) or Settings, got {shown(plan)}"
+        )
     if isinstance(plan, Plan):
         plan.check(model, target.dim, public_sample)
-    elif plan is not None:
-        plan.check_dimension(target.dim)
     settings = plan.settings if isinstance(plan, Plan) else plan
+    if settings is not None:
+        settings.check_dimension(target.dim)
+        _rehearse(settings, target)
     if plan is not None or not isinstance(model, Mixture):
         check_method(posterior, settings)
     if public_sample is not None:
@@ -123,6 +133,23 @@ def _refuse_before_spending(
                     f"column '{name}' of the public sample is the table's own: a public sample is "
                     "of other people, about whom nothing needs protecting"
                 )
+
+
+def _rehearse(settings: Settings, target: Target) -> None:
+    """Put the fit together for made-up numbers: what does not fit together is refused here."""
+    mechanism = Mechanism(
+        clip_norm=settings.clip_norm,
+        sampling_rate=settings.sampling_rate,
+        steps=settings.steps,
+        noise_multiplier=1.0,
+    )
+    try:
+        assemble(settings, target, mechanism, 1000, 1000)
+    except (ValueError, TypeError) as error:
+        if isinstance(error, NoisewiseError):
+            raise
+        text = " ".join(str(error).split())[:200]
+        raise NoisewiseError(f"the settings do not fit this model: {text}") from error
 
 
 def _posterior(asked: str | None, model: Callable[..., Any]) -> str:

@@ -114,7 +114,9 @@ def verify(
 
 
 def _show_summary(result: Any) -> None:
-    out.print("\nNoise-aware posterior")
+    kinds = {"naive": "Plain DPVI", "averaged": "DPVIm's averaged posterior"}
+    kind = kinds.get(result.asked.get("posterior", ""), "Noise-aware posterior")
+    out.print(f"\n{kind}")
     grid = table_of("parameter", "mean", "sd", "95% interval")
     for name, row in result.summary().iterrows():
         interval = f"[{row['lower']:.4g}, {row['upper']:.4g}]"

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive, shown
+from noisewise._validate import (
+    NoisewiseError,
+    fraction,
+    integer_at_least,
+    one_of,
+    positive,
+    shown,
+)
 from noisewise.dpvi.optimiser import build_optimiser
 
 __all__ = ["RULES", "Settings"]
@@ -82,10 +89,18 @@ class Settings:
         integer_at_least("steps", self.steps, 10)
         integer_at_least("guide_draws", self.guide_draws, 1)
         one_of("rule", self.rule, RULES)
+        one_of("scale_map", self.scale_map, ("softplus", "exp"))
+        one_of("scale_of", self.scale_of, ("sd", "variance"))
+        if self.sampling_rate != 1.0:
+            fraction("sampling_rate", self.sampling_rate)
         positive("curvature_sd", self.curvature_sd)
         positive("boost", self.boost)
         if not self.by_slope:
             positive("precondition", self.precondition)
+        elif self.rule != "preconditioned":
+            raise NoisewiseError(
+                f"precondition='slope' is for rule preconditioned, not {self.rule}"
+            )
         positive("slope_threshold", self.slope_threshold)
         positive("scale_step", self.scale_step)
         if self.rule.startswith("aligned") and self.guide_draws != 1:
@@ -144,12 +159,21 @@ class Settings:
 
     def check_dimension(self, dim: int) -> None:
         """Refuse settings whose arrays are for another number of unconstrained coordinates."""
-        for name in ("location", "curvature", "prior_precision", "shift", "stretch"):
+        one, square = (dim,), (dim, dim)
+        shapes = {
+            "location": one,
+            "curvature": square,
+            "prior_precision": square,
+            "start": one,
+            "shift": one,
+            "stretch": one,
+        }
+        for name, expected in shapes.items():
             value = getattr(self, name)
-            if value is not None and set(np.shape(value)) != {dim}:
+            if value is not None and np.shape(value) != expected:
                 raise NoisewiseError(
-                    f"the plan's {name} is for {len(value)} unconstrained coordinates, this model "
-                    f"has {dim}: plan again for this model and these features"
+                    f"the plan's {name} is for {_counted(value)} unconstrained coordinates, this "
+                    f"model has {dim}: plan again for this model and these features"
                 )
 
     def with_recalibration(self, shift: np.ndarray, stretch: np.ndarray) -> Settings:
@@ -187,3 +211,7 @@ class Settings:
             for name, value in plain.items()
         }
         return cls(**given)
+
+
+def _counted(value: np.ndarray) -> str:
+    return " x ".join(map(str, np.shape(value))) or "no"

@@ -115,12 +115,12 @@ class MixtureTarget(Target):
         left = jnp.cumsum(share[:, ::-1], axis=1)[:, ::-1]
         weights = share[:, :-1] - stick * left[:, :-1]
         reached = here + beyond
-        ends = np.cumsum(free)[:-1]
+        starts = np.cumsum([0, *free])
+        columns = [slice(start, start + count) for start, count in zip(starts, free, strict=False)]
         shares = tuple(
-            share[:, :, None] * (hit[:, None, :] - jax.nn.sigmoid(logits) * at[:, None, :])
-            for logits, hit, at in zip(
-                parts.shares, jnp.split(here, ends, 1), jnp.split(reached, ends, 1), strict=True
-            )
+            share[:, :, None]
+            * (here[:, None, place] - jax.nn.sigmoid(logits) * reached[:, None, place])
+            for logits, place in zip(parts.shares, columns, strict=True)
         )
         rates = tuple(
             share * (number[:, place, None] - jnp.exp(log_rate))

@@ -303,7 +303,9 @@ def trace_model(statistics: TraceStatistics, assembly: Assembly, settings: Setti
     """The coordinate-wise model of the gradients with the priors that the settings ask for."""
     kappa, noise = assembly.setting.sampling_rate, assembly.noise_variance
     plain = statistics.diagonal()
-    if settings.paper_priors or settings.curvature is None:
+    # Simulation has a curvature of the means to offer, none of released scales.
+    released_scales = assembly.program.rule.observed > assembly.program.rule.target.dim
+    if settings.paper_priors or settings.curvature is None or released_scales:
         return TraceModel(plain, kappa, noise, paper_priors(plain, kappa, noise))
     return TraceModel(plain, kappa, noise, _simulated_priors(assembly, settings))
 

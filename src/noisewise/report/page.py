@@ -162,6 +162,8 @@ def _declared(column: dict[str, Any] | None) -> str:
 
 def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
     name = "plain DPVI (ignores the noise)" if words.naive(result) else "noise-aware posterior"
+    if words.averaged(result):
+        name = "averaged posterior"
     ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
     return {
         "figure": Markup(figures.forest_figure(rows, name)),

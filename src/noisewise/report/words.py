@@ -50,8 +50,9 @@ def naive(result: Result) -> bool:
 def lead(result: Result, parameters: int) -> str:
     """Privacy and status, a sentence each."""
     budget = result.privacy.budget
-    kind = "plain" if naive(result) else "noise-aware"
-    what = f"A {kind} posterior of {_counted(parameters, 'parameter')}"
+    kinds = {"naive": "A plain", "averaged": "An averaged (DPVIm's)"}
+    kind = kinds.get(str(result.asked.get("posterior")), "A noise-aware")
+    what = f"{kind} posterior of {_counted(parameters, 'parameter')}"
     if result.privacy.private:
         how = (
             f"{what}, under ({budget.epsilon:g}, {small(budget.delta)})-differential privacy "
