@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
+from contextlib import nullcontext
 
-import jax
 import numpy as np
 import pytest
 
 import noisewise as nw
+from compiling import compile_quickly, hardly_optimised
 from people import make_frame, make_schema
+
+_MANY_SHORT_PROGRAMS = {"dpvi", "estimators", "mechanism", "models"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep compiled programs in pytest's cache: workers, and later runs, share them."""
-    if config.cache is not None:
-        folder = str(config.cache.mkdir("jax"))
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-        # For processes that tests start.
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    compile_quickly(None if config.cache is None else str(config.cache.mkdir("jax")))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compilation(request: pytest.FixtureRequest) -> Iterator[None]:
+    hurry = request.path.parent.name in _MANY_SHORT_PROGRAMS
+    with hardly_optimised() if hurry else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session")

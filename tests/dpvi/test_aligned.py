@@ -86,7 +86,7 @@ def negative_elbo_gradient(guide, parameters, noise):
         data = jax.vmap(TARGET.log_likelihood, (None, 0))(theta, records).sum()
         return -data - TARGET.log_prior(theta) - jnp.sum(jnp.log(scale))
 
-    return jax.grad(loss)(parameters)
+    return jax.jit(jax.grad(loss))(parameters)
 
 
 @cache

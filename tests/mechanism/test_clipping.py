@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from compiling import AS_IN_USE
 from noisewise._validate import NoisewiseError
 from noisewise.mechanism import clipped_sum, make_grid
 
 finite = st.floats(-(2.0**100), 2.0**100, width=32)
-compiled_sum = jax.jit(clipped_sum)
+compiled_sum = jax.jit(clipped_sum, compiler_options=AS_IN_USE)
 
 
 @settings(max_examples=200, deadline=None)
@@ -28,7 +29,10 @@ def test_the_bound_holds_for_gradients_at_the_edge(dim):
     grid = make_grid(1.0, dim, 1000, 5.0)
     directions = rng.normal(size=(500, dim))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    each = jax.jit(jax.vmap(lambda row: clipped_sum(row[None], jnp.array([True]), grid)))
+    each = jax.jit(
+        jax.vmap(lambda row: clipped_sum(row[None], jnp.array([True]), grid)),
+        compiler_options=AS_IN_USE,
+    )
     for length in (0.999, 1.0, 1.0001, 7.0):
         totals = np.asarray(each(jnp.asarray(directions * length, jnp.float32)), np.int64)
         assert (totals**2).sum(1).max() <= int(grid.points) ** 2
