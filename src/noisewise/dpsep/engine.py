@@ -67,6 +67,7 @@ class Setting(NamedTuple):
     """Clip norms: (natural, centred) x (mean, precision, extra)."""
     weights: Array
     floor: float
+    wander: float
 
 
 class State(NamedTuple):
@@ -111,6 +112,7 @@ def make_setting(
         bounds=bounds,
         weights=jnp.asarray(settings.weights, jnp.float32),
         floor=settings.floor,
+        wander=settings.wander,
     )
 
 
@@ -209,24 +211,34 @@ def step(
         precision_noise=(1 - rate.precision) ** 2 * state.precision_noise
         + (rate.precision * noise[1]) ** 2,
     )
-    moved = moved._replace(mean=_moved_mean(site, setting, moved, cavity, first, rate))
+    moved = moved._replace(mean=_moved_mean(site, setting, moved, cavity, first, rate, noise[0]))
     return _bookkeeping(site, setting, moved, rate, noise[0])
 
 
 def _moved_mean(
-    site: Site, setting: Setting, state: State, cavity: Gaussian, first: Array, rate: Rates
+    site: Site,
+    setting: Setting,
+    state: State,
+    cavity: Gaussian,
+    first: Array,
+    rate: Rates,
+    noise: Array,
 ) -> Array:
     """The new mean: Lambda^-1 eta, or a damped step by the centred gradient.
 
     Centred, with the new Lambda: m + rho Lambda^-1 (eta_0 + N g - Lambda_0 m + N Lambda_s (m_c -
-    m)), which at equal rates is damped SEP, with N Lambda_s read as Lambda - Lambda_0.
+    m)), which at equal rates is damped SEP, with N Lambda_s read as Lambda - Lambda_0. Where Lambda
+    is small against the noise it is raised, so that noise alone, at this rate for ever, would
+    spread a coordinate by sqrt(rho/2) noise/Lambda = ``wander`` prior sds at most.
     """
     family, prior = site.family, state.prior
     precision = read(site, setting, state).precision
     natural = family.solve(precision, prior.eta + setting.rows * state.eta)
     pull = prior.eta - family.apply(prior.precision, state.mean)
     offset = family.apply(precision - prior.precision, cavity.mean - state.mean)
-    change = family.solve(precision, setting.rows * first + pull + offset)
+    prior_sd = family.least_eigenvalue(prior.precision) ** -0.5
+    calm = jnp.sqrt(rate.mean / 2) * noise / (setting.wander * prior_sd)
+    change = family.solve(family.floored(precision, calm), setting.rows * first + pull + offset)
     return jnp.where(rate.centred > 0, state.mean + rate.mean * change, natural)
 
 
