@@ -22,6 +22,7 @@ from noisewise.mechanism import Grid, Mechanism, Passes
 __all__ = [
     "Program",
     "Setting",
+    "Spread",
     "State",
     "cavity_of",
     "clipped_blocks",
@@ -70,6 +71,14 @@ class Setting(NamedTuple):
     wander: float
 
 
+class Spread(NamedTuple):
+    """Covariances, as blocks of matrices, that follow from the known noise (see `noise_aware`)."""
+
+    mean: Array
+    average_with_mean: Array
+    average: Array
+
+
 class State(NamedTuple):
     """What is known after some steps, all of it from releases."""
 
@@ -84,8 +93,8 @@ class State(NamedTuple):
     precision_noise: Array
     """Known noise variance of N Lambda_f, per packed entry."""
     averaged: Array
-    mean_noise: Array
-    """Known noise variance of Lambda times the averaged mean, per coordinate."""
+    spread: Spread
+    """What noise and sampling do to the mean and to its average."""
 
 
 def make_setting(
@@ -124,7 +133,8 @@ def start(site: Site, mean: np.ndarray | Array) -> State:
     variance = family.diagonal(family.inverse(prior.precision))
     prior = site.prior(mean, variance)
     zero, packed = jnp.zeros(family.dim), jnp.zeros(family.packed)
-    return State(mean, zero, packed, site.first_extra(), prior, packed, zero, zero)
+    still = Spread(*(family.matrices(packed),) * 3)
+    return State(mean, zero, packed, site.first_extra(), prior, packed, zero, still)
 
 
 def read(site: Site, setting: Setting, state: State) -> Gaussian:
@@ -186,7 +196,7 @@ def step(
     site, family = program.site, program.site.family
     posterior = read(site, setting, state)
     cavity = cavity_of(site, state.prior, posterior, setting.rows)
-    units = site.units(state.extra, setting.rows)
+    units = site.units(posterior, state.extra, setting.rows)
     centred = rate.centred > 0
 
     def records(batch: Rows) -> Array:
@@ -211,47 +221,68 @@ def step(
         precision_noise=(1 - rate.precision) ** 2 * state.precision_noise
         + (rate.precision * noise[1]) ** 2,
     )
-    moved = moved._replace(mean=_moved_mean(site, setting, moved, cavity, first, rate, noise[0]))
-    return _bookkeeping(site, setting, moved, rate, noise[0])
-
-
-def _moved_mean(
-    site: Site,
-    setting: Setting,
-    state: State,
-    cavity: Gaussian,
-    first: Array,
-    rate: Rates,
-    noise: Array,
-) -> Array:
-    """The new mean: Lambda^-1 eta, or a damped step by the centred gradient.
-
-    Centred, with the new Lambda: m + rho Lambda^-1 (eta_0 + N g - Lambda_0 m + N Lambda_s (m_c -
-    m)), which at equal rates is damped SEP, with N Lambda_s read as Lambda - Lambda_0. Where Lambda
-    is small against the noise it is raised, so that noise alone, at this rate for ever, would
-    spread a coordinate by sqrt(rho/2) noise/Lambda = ``wander`` prior sds at most.
-    """
-    family, prior = site.family, state.prior
-    precision = read(site, setting, state).precision
-    natural = family.solve(precision, prior.eta + setting.rows * state.eta)
-    pull = prior.eta - family.apply(prior.precision, state.mean)
-    offset = family.apply(precision - prior.precision, cavity.mean - state.mean)
-    prior_sd = family.least_eigenvalue(prior.precision) ** -0.5
-    calm = jnp.sqrt(rate.mean / 2) * noise / (setting.wander * prior_sd)
-    change = family.solve(family.floored(precision, calm), setting.rows * first + pull + offset)
-    return jnp.where(rate.centred > 0, state.mean + rate.mean * change, natural)
-
-
-def _bookkeeping(
-    site: Site, setting: Setting, state: State, rate: Rates, noise: Array
-) -> State:
-    """Averages, the noise in them, and the prior refined by looking at the posterior."""
-    family = site.family
-    variance = family.diagonal(read(site, setting, state).covariance)
-    return state._replace(
-        averaged=state.averaged + rate.keep * state.mean,
-        mean_noise=state.mean_noise + (rate.coefficient * noise) ** 2,
-        prior=site.prior(state.mean, variance),
+    posterior = read(site, setting, moved)
+    calm = _calmed(site, setting, moved, posterior, rate, noise[0])
+    natural = family.solve(posterior.precision, moved.prior.eta + setting.rows * moved.eta)
+    step_mean = moved.mean + rate.mean * family.solve(
+        calm, setting.rows * first + _pull(site, moved, posterior, cavity)
+    )
+    moved = moved._replace(mean=jnp.where(centred, step_mean, natural))
+    return moved._replace(
+        averaged=moved.averaged + rate.keep * moved.mean,
+        spread=_spread(site, setting, moved, posterior, calm, rate, noise[0]),
+        prior=site.prior(moved.mean, family.diagonal(posterior.covariance)),
     )
 
 
+def _pull(site: Site, state: State, posterior: Gaussian, cavity: Gaussian) -> Array:
+    """What joins N g in the centred step: eta_0 - Lambda_0 m + N Lambda_s (m_c - m).
+
+    At equal rates m + rho Lambda^-1 (N g + pull), with the new Lambda, is damped SEP; N Lambda_s is
+    read as Lambda - Lambda_0.
+    """
+    family, prior = site.family, state.prior
+    offset = family.apply(posterior.precision - prior.precision, cavity.mean - state.mean)
+    return prior.eta - family.apply(prior.precision, state.mean) + offset
+
+
+def _calmed(
+    site: Site, setting: Setting, state: State, posterior: Gaussian, rate: Rates, noise: Array
+) -> Array:
+    """The precision by which a step is divided: raised where it is small against the noise.
+
+    Noise alone, at this rate for ever, then spreads a coordinate by sqrt(rho/2) noise/Lambda =
+    ``wander`` prior sds at most.
+    """
+    prior_sd = site.family.least_eigenvalue(state.prior.precision) ** -0.5
+    least = jnp.sqrt(rate.mean / 2) * noise / (setting.wander * prior_sd)
+    return site.family.floored(posterior.precision, least)
+
+
+def _spread(
+    site: Site,
+    setting: Setting,
+    state: State,
+    posterior: Gaussian,
+    calm: Array,
+    rate: Rates,
+    noise: Array,
+) -> Spread:
+    """How far noise and sampling have moved the mean, and its average, by now.
+
+    Near the fixed point a step is m <- m - rho P^-1 (Lambda (m - m*) + e). The covariance of e is
+    that of the noise, which is known, and that of drawing a batch, (1 - q)/q N times the mean outer
+    product of the records' gradients, which where the model holds is (1 - q)/q (Lambda - Lambda_0).
+    """
+    family, spread = site.family, state.spread
+    inverse = family.matrices(family.inverse(calm))
+    size = inverse.shape[-1]
+    shrink = jnp.eye(size) - rate.mean * inverse @ family.matrices(posterior.precision)
+    odds = (1 - setting.sampling_rate) / setting.sampling_rate
+    data = family.matrices(posterior.precision - state.prior.precision)
+    kicks = noise.reshape(-1, size)[:, :, None] ** 2 * jnp.eye(size) + odds * data
+    mean = shrink @ spread.mean @ shrink.mT + rate.mean**2 * inverse @ kicks @ inverse
+    carried = spread.average_with_mean @ shrink.mT
+    crossed = carried + rate.keep * mean
+    average = spread.average + rate.keep * (carried + carried.mT) + rate.keep**2 * mean
+    return Spread(mean, crossed, average)

@@ -53,7 +53,7 @@ class _GlmSite:
         """None."""
         return jnp.zeros(0)
 
-    def units(self, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
         """Ones."""
         return jnp.ones(self.width + self.family.packed)
 

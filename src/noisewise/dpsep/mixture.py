@@ -55,7 +55,7 @@ class MixtureSite:
         """None."""
         return jnp.zeros(0)
 
-    def units(self, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
         """Ones."""
         return jnp.ones(self.family.dim + self.family.packed)
 

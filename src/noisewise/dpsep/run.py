@@ -42,10 +42,8 @@ class SepFit(NamedTuple):
     precision: Any
     covariance: Any
     extra: Any
-    mean_noise: Any
-    """Known noise variance, per coordinate, of Lambda times the mean; see `noise_aware`."""
-    data_precision: Any
-    """Lambda - Lambda_0, packed."""
+    noise_covariance: Any
+    """Packed: how far noise and sampling have spread the mean; see `noise_aware`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +103,7 @@ def _finish(program: Program, setting: Setting, state: State) -> SepFit:
         last.precision,
         last.covariance,
         state.extra,
-        state.mean_noise,
-        last.precision - state.prior.precision,
+        program.site.family.pack(state.spread.average),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive, shown
 from noisewise.mechanism import Mechanism
 
-__all__ = ["Bounds", "Rates", "SepSettings", "noise_coefficients"]
+__all__ = ["Bounds", "Rates", "SepSettings"]
 
 
 class Bounds(NamedTuple):
@@ -31,8 +31,6 @@ class Rates(NamedTuple):
     centred: np.ndarray
     keep: np.ndarray
     """Weight of this step's mean in the average that is reported; they sum to one."""
-    coefficient: np.ndarray
-    """With which factor this step's noise reaches the reported mean, near the fixed point."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +104,7 @@ class SepSettings:
         precision = np.maximum(self.precision_rate * decay, 1 / (steps + 1.0))
         tail = max(1, round(self.averaged * self.steps))
         keep = np.where(steps >= self.steps - tail, 1 / tail, 0.0)
-        coefficient = noise_coefficients(mean, keep)
-        columns = (mean, precision, steps >= self.natural_steps, keep, coefficient)
+        columns = (mean, precision, steps >= self.natural_steps, keep)
         return Rates(*(np.asarray(column, np.float32) for column in columns))
 
 
@@ -115,21 +112,3 @@ def _decay(steps: int, start: float, last: float) -> np.ndarray:
     """One until ``start``, then falling as 1/t to ``last``."""
     late = np.clip((np.arange(steps) / max(steps - 1, 1) - start) / max(1 - start, 1e-9), 0, 1)
     return 1 / (1 + late * (1 / last - 1))
-
-
-def noise_coefficients(rates: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """How strongly each step's noise e_t is in the average of the means, near the fixed point.
-
-    There a step is m <- (1 - rho) m + rho (m* + Lambda^-1 e), so the average holds
-    sum_t c_t Lambda^-1 e_t, with c_t by running the recursion backwards.
-
-    >>> noise_coefficients(np.array([0.5, 0.5]), np.array([0.0, 1.0])).tolist()
-    [0.25, 0.5]
-    """
-    coefficients = np.zeros(len(rates))
-    carried = 0.0
-    for step in range(len(rates) - 1, -1, -1):
-        carried += keep[step]
-        coefficients[step] = rates[step] * carried
-        carried *= 1 - rates[step]
-    return coefficients

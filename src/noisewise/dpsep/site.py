@@ -69,7 +69,7 @@ class Site(Protocol):
     def first_extra(self) -> Array:
         """Where the extras' running mean starts: public."""
 
-    def units(self, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
         """Public scale of every released coordinate (gradient, precision, extra): divides before
         the clip, multiplies after it."""
 
