@@ -1,5 +1,6 @@
 """Rivals and yardsticks."""
 
+from noisewise.baselines.dp_em import EmFit, dp_em
 from noisewise.baselines.exponential_family import (
     BetaBernoulli,
     ConjugateFamily,
@@ -16,18 +17,23 @@ from noisewise.baselines.linear_regression import (
     regression_statistics,
 )
 from noisewise.baselines.non_private import UnsafePosterior, unsafe_posterior
+from noisewise.baselines.private_line import PrivateLine, private_line
 
 __all__ = [
     "BetaBernoulli",
     "ConjugateFamily",
     "DirichletCategorical",
+    "EmFit",
     "GammaExponential",
+    "PrivateLine",
     "RegressionPrior",
     "UnsafePosterior",
     "XMoments",
+    "dp_em",
     "exponential_family_posterior",
     "gaussian_moments",
     "linear_regression_posterior",
+    "private_line",
     "regression_sensitivity",
     "regression_statistics",
     "unsafe_posterior",

@@ -108,10 +108,8 @@ def make_setting(
     bounds = jnp.asarray([natural, settings.bounds], jnp.float32)
     sigma = 0.0 if mechanism is None else mechanism.noise
     norm = settings.clip_norm(program.site.extras)
-    if mechanism is None:
-        grid = Grid(norm, 1.0, 1.0)
-    else:
-        grid = mechanism.grid(program.released, rows)
+    none = Grid(norm, 1.0, 1.0)
+    grid = none if mechanism is None else mechanism.grid(program.released, rows)
     return Setting(
         grid=grid,
         noise_scale=jnp.full(program.released, sigma * float(grid.points), jnp.float32),
@@ -184,15 +182,11 @@ def _scales(program: Program, setting: Setting, units: Array, centred: Array) ->
         return units
     bounds = setting.bounds[centred.astype(int)]
     sizes = np.asarray(program.sizes)
-    return units * jnp.repeat(
-        bounds / setting.weights, sizes, total_repeat_length=program.released
-    )
+    return units * jnp.repeat(bounds / setting.weights, sizes, total_repeat_length=program.released)
 
 
-def step(
-    program: Program, setting: Setting, state: State, rate: Rates, release: Releaser
-) -> State:
-    """One step: ``release`` turns a function of a batch into a (noisy) sum over the drawn records."""
+def step(program: Program, setting: Setting, state: State, rate: Rates, release: Releaser) -> State:
+    """One step; ``release`` turns a function of a batch into a noisy sum over the drawn records."""
     site, family = program.site, program.site.family
     posterior = read(site, setting, state)
     cavity = cavity_of(site, state.prior, posterior, setting.rows)

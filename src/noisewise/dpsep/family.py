@@ -99,7 +99,10 @@ class Blocks:
 
     def identity(self, scale: float | Array = 1.0) -> Array:
         """``scale`` times the identity."""
-        return self.pack(jnp.broadcast_to(jnp.eye(self.size), (self.count, self.size, self.size)))*scale
+        return (
+            self.pack(jnp.broadcast_to(jnp.eye(self.size), (self.count, self.size, self.size)))
+            * scale
+        )
 
     def pack(self, matrices: Array) -> Array:
         """Symmetric matrices (... x count x size x size) as vectors."""

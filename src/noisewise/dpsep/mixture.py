@@ -23,7 +23,7 @@ __all__ = ["MixtureSite"]
 
 @dataclass(frozen=True)
 class MixtureSite:
-    """x ~ mean over j of N(mu_j, sd^2 I), mu_j ~ N(0, prior_sd^2 I), equal weights; rows are ``X``."""
+    """x ~ N(mu_j, sd^2 I) for some j, all alike likely; mu_j ~ N(0, prior_sd^2 I); rows: ``X``."""
 
     components: int
     width: int

@@ -65,7 +65,7 @@ class NetworkSite:
         return 1
 
     def start(self, seed: int) -> np.ndarray:
-        """Random public means of the size that served simulated regressions best: sd 2/sqrt(fan-in + 1)."""
+        """Random public means, sd 2/sqrt(fan-in + 1): what served simulated regressions best."""
         rng = np.random.default_rng(seed)
         first = 2 * rng.standard_normal(self._first) / np.sqrt(self.inputs + 1)
         last = 2 * rng.standard_normal(self.units_hidden + 1) / np.sqrt(self.units_hidden + 1)
@@ -110,7 +110,10 @@ class NetworkSite:
         x = jnp.concatenate([x, jnp.ones(1)])
         width = np.sqrt(self.inputs + 1)
         hidden = _relu(first @ x / width, first_v @ x**2 / width**2)
-        m, v = (jnp.concatenate([part, end]) for part, end in zip(hidden, (jnp.ones(1), jnp.zeros(1)), strict=True))
+        m, v = (
+            jnp.concatenate([part, end])
+            for part, end in zip(hidden, (jnp.ones(1), jnp.zeros(1)), strict=True)
+        )
         wide = np.sqrt(self.units_hidden + 1)
         out = last @ m / wide
         spread = (last_v @ m**2 + last**2 @ v + last_v @ v) / wide**2
@@ -150,7 +153,7 @@ def _relu(mean: Array, variance: Array) -> Prediction:
     ratio = jnp.exp(norm.logpdf(alpha) - norm.logcdf(alpha))
     height = alpha + ratio
     first = above * sd * height
-    # Var = Phi s^2 (1 - ratio height) + (1 - Phi) Phi s^2 height^2: within and between the two parts.
+    # Phi s^2 (1 - ratio height), within the positive part, and Phi (1 - Phi) s^2 height^2, between.
     inside = jnp.maximum(1 - ratio * height, 0.0)
     second = variance * above * (inside + (1 - above) * height**2)
     return Prediction(first, second)

@@ -53,7 +53,7 @@ class Assembly:
     program: Program
     setting: Setting
     rates: Rates
-    initial: np.ndarray
+    initial: Any
 
 
 def assemble(

@@ -1,16 +1,17 @@
 """One record at a time: EP, ADF, SEP, clipped SEP, and the paper's own DP-SEP (Algorithm 3).
 
 These are references. Nothing here is private, Algorithm 3 included: its noise comes from a seed,
-and one pass per epoch in random order is neither Poisson nor uniform sampling, so what it would
-spend is that of one release per epoch, each moved by all its clipped blocks (`literal_certificate`).
+and one pass per epoch in random order is neither Poisson nor uniform sampling, so it would spend
+what one release per epoch does, each moved by all its clipped blocks (`literal_certificate`).
 
-Its step is theta <- theta + (gamma/N)(theta_fn - theta_f), dp-sep.txt eq. 5. gamma = N is SEP (Li et
-al. 2015); gamma = 1 moves N times slower, and noise and signal alike carry the factor gamma/N.
+Its step is theta <- theta + (gamma/N)(theta_fn - theta_f), dp-sep.txt eq. 5. gamma = N is SEP (Li
+et al. 2015); gamma = 1 moves N times slower, and noise and signal alike carry the factor gamma/N.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -71,25 +72,26 @@ def one_at_a_time(
 
     def one(walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
         index, key = inputs
-        average = Natural(*((part - base) / count for part, base in zip(walk.theta, prior, strict=True)))
+        theta, average = (
+            walk.theta,
+            _each(lambda part, base: (part - base) / count, walk.theta, prior),
+        )
         if math.isfinite(clip):
             average = _clip(site.family, average, clip)
-        cavity = Natural(*(part - less for part, less in zip(walk.theta, average, strict=True)))
+            theta = _each(lambda part, base: base + count * part, average, prior)
+        cavity = _each(jnp.subtract, theta, average)
         found, extra = _record(site, cavity, walk.extra, count, rows, index)
         if math.isfinite(clip):
             found = _clip(site.family, found, clip)
-        moved = [
-            part + rate * (new - old)
-            for part, new, old in zip(walk.theta, found, average, strict=True)
-        ]
+        moved = _each(lambda part, new, old: part + rate * (new - old), theta, found, average)
         if noise_multiplier:
-            keys = jax.random.split(key)
-            moved = [
-                part + scale * jax.random.normal(one_key, part.shape)
-                for part, one_key in zip(moved, keys, strict=True)
-            ]
-        moved[1] = site.family.floored(moved[1], jnp.asarray(_LEAST))
-        return _Walk(Natural(*moved), walk.extra + rate / count * (extra - walk.extra)), None
+            keys = Natural(*jax.random.split(key))
+            moved = _each(
+                lambda part, key: part + scale * jax.random.normal(key, part.shape), moved, keys
+            )
+        return _Walk(
+            _proper(site.family, moved), walk.extra + rate / count * (extra - walk.extra)
+        ), None
 
     return _walk(site, prior, initial, one, order, seed)
 
@@ -104,8 +106,7 @@ def adf(site: Site, rows: Rows, order: np.ndarray, *, initial: np.ndarray) -> Ga
 
     def one(walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
         found, extra = _record(site, walk.theta, walk.extra, count, rows, inputs[0])
-        moved = Natural(*(part + new for part, new in zip(walk.theta, found, strict=True)))
-        moved = moved._replace(precision=site.family.floored(moved.precision, jnp.asarray(_LEAST)))
+        moved = _proper(site.family, _each(jnp.add, walk.theta, found))
         return _Walk(moved, walk.extra + (extra - walk.extra) / count), None
 
     return _walk(site, prior, initial, one, order, 0)
@@ -125,21 +126,31 @@ def ep(
     def one(carry: Any, index: Array) -> tuple[Any, None]:
         theta, sites = carry
         old = Natural(sites.eta[index], sites.precision[index])
-        cavity = Natural(*(part - less for part, less in zip(theta, old, strict=True)))
+        cavity = _each(jnp.subtract, theta, old)
         proper = family.least_eigenvalue(cavity.precision) > 0
-        safe = Natural(*(jnp.where(proper, a, b) for a, b in zip(cavity, prior, strict=True)))
+        safe = _each(partial(jnp.where, proper), cavity, prior)
         found, _ = _record(site, safe, extra, count, rows, index)
-        new = [a + damping * (b - a) for a, b in zip(old, found, strict=True)]
-        moved = Natural(*(part + b - a for part, a, b in zip(theta, old, new, strict=True)))
+        new = _each(lambda a, b: a + damping * (b - a), old, found)
+        moved = _each(lambda part, a, b: part + b - a, theta, old, new)
         fine = proper & (family.least_eigenvalue(moved.precision) > 0)
-        theta = Natural(*(jnp.where(fine, a, b) for a, b in zip(moved, theta, strict=True)))
-        kept = [jnp.where(fine, b, a) for a, b in zip(old, new, strict=True)]
-        return (theta, Natural(sites.eta.at[index].set(kept[0]), sites.precision.at[index].set(kept[1]))), None
+        kept = _each(partial(jnp.where, fine), new, old)
+        sites = _each(lambda every, one: every.at[index].set(one), sites, kept)
+        return (_each(partial(jnp.where, fine), moved, theta), sites), None
 
     sites = Natural(jnp.zeros((count, family.dim)), jnp.zeros((count, family.packed)))
     theta = _theta_at(family, prior, initial)
     (theta, _), _ = jax.jit(lambda: jax.lax.scan(one, (theta, sites), jnp.asarray(order)))()
     return _gaussian(family, theta)
+
+
+def _each(function: Any, *parts: Natural) -> Natural:
+    """A function of eta, and of Lambda."""
+    return Natural(*(function(*pair) for pair in zip(*parts, strict=True)))
+
+
+def _proper(family: Family, theta: Natural) -> Natural:
+    """Negative eigenvalues raised to a small positive value, as in the paper."""
+    return theta._replace(precision=family.floored(theta.precision, jnp.asarray(_LEAST)))
 
 
 def _count(rows: Rows) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,16 +26,16 @@ class Bounds(NamedTuple):
 class Rates(NamedTuple):
     """One entry per step: public, so that what follows from them is post-processing."""
 
-    mean: np.ndarray
-    precision: np.ndarray
-    centred: np.ndarray
-    keep: np.ndarray
+    mean: Any
+    precision: Any
+    centred: Any
+    keep: Any
     """Weight of this step's mean in the average that is reported; they sum to one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SepSettings:
-    """How a fit goes. Damping: a step moves the share ``mean_rate`` of the way to the batch's sites.
+    """How a fit goes: a step moves the share ``mean_rate`` of the way to the batch's sites.
 
     In the papers' terms one record at a time with gamma/N is mean_rate = gamma/N^2; SEP itself
     (Li et al. 2015) is gamma = N. Smaller is not more private: signal and noise shrink alike.
@@ -72,7 +72,9 @@ class SepSettings:
         if self.natural_steps and self.natural_bounds is None:
             raise NoisewiseError("natural_steps need natural_bounds: clip norms of eta_s")
         if len(self.weights) != 3 or not all(weight > 0 for weight in self.weights):
-            raise NoisewiseError(f"weights must be three positive numbers, got {shown(self.weights)}")
+            raise NoisewiseError(
+                f"weights must be three positive numbers, got {shown(self.weights)}"
+            )
         for name in ("mean_rate", "precision_rate", "last_rate", "averaged"):
             if not 0 < getattr(self, name) <= 1:
                 raise NoisewiseError(f"{name} must be in (0, 1], got {shown(getattr(self, name))}")
