@@ -55,7 +55,7 @@ def test_a_private_mixture_finds_its_clusters_and_beats_em():
 
 
 def test_em_without_much_noise_is_em():
-    budget = Budget(epsilon=500.0, delta=1e-5)
+    budget = Budget(epsilon=30.0, delta=1e-5)
     fit = dp_em(mixture(0), CENTRES + 0.2, sd=SD, radius=6.0, budget=budget, insecure_seed=0)
     assert distance(fit.means) < 0.15
     assert np.all(fit.variances < 2 * SD**2 / (1000 / 3))
@@ -84,7 +84,7 @@ def test_the_private_line_without_much_noise_is_least_squares():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 3))
     y = 0.3 + X @ np.array([1.0, -0.5, 0.2]) + 0.1 * rng.standard_normal(2000)
-    budget = Budget(epsilon=200.0, delta=1e-5)
+    budget = Budget(epsilon=30.0, delta=1e-5)
     found = private_line(X, y, budget, clip_norm=60.0, insecure_seed=0)
     wanted = np.linalg.lstsq(np.column_stack([np.ones(2000), X]), y, rcond=None)[0]
-    assert np.allclose(found.coefficients, wanted, atol=0.01)
+    assert np.allclose(found.coefficients, wanted, atol=0.03)

@@ -19,10 +19,10 @@ from noisewise.dpsep import (
 )
 from noisewise.mechanism import Budget
 
-FITS, ROWS = 240, 500
+FITS, ROWS = 240, 400
 PLAN = SepSettings(
     bounds=Bounds(5.0, 10.0),
-    steps=150,
+    steps=120,
     sampling_rate=0.1,
     mean_rate=0.1,
     precision_rate=0.02,
