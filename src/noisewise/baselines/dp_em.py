@@ -85,7 +85,10 @@ def dp_em(
         counts = np.maximum(total[:components], _LEAST_COUNT)
         sums = total[components:].reshape(components, width) * radius
         variances = 1 / (prior_sd**-2 + counts / sd**2)
-        means = np.asarray(sums / sd**2 * variances[:, None], np.float32)
+        means = sums / sd**2 * variances[:, None]
+        # A component with next to no records has a mean of noise: no mean is longer than a record.
+        lengths = np.linalg.norm(means, axis=1, keepdims=True)
+        means = (means * np.minimum(1.0, radius / np.maximum(lengths, 1e-12))).astype(np.float32)
     sources = {"clip norm": "follows from the declared radius", "number of rows": "not released"}
     void = () if insecure_seed is None else ("the noise comes from a seed",)
     releases = (mechanism.release("expected sufficient statistics"),)
