@@ -19,13 +19,16 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
-# Small versions of the paper's tables: ten minutes each on two cores. Adult's folder: ADULT=DIR.
+# Small versions of the papers' tables and figures: ten minutes each on two cores. Adult's folder: ADULT=DIR.
 ADULT ?= ../shared/data/adult
 studies-small: $(VENV)/.dev
 	$(BIN)/noisewise study figure1
 	$(BIN)/noisewise study table1 --fits 60
 	$(BIN)/noisewise study table2 --fits 60
 	$(BIN)/noisewise study table3 --fits 3 --data $(ADULT)
+	$(BIN)/noisewise study adult --fits 3 --epochs 100 --data $(ADULT)
+	$(BIN)/noisewise study full-rank --fits 3 --epochs 20
+	$(BIN)/noisewise study data-sharing --fits 2 --epochs 5 --parts starts
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -12,12 +12,21 @@ from benchmarks import (
     gamma_step,
     gpu_fit,
     results,
+    rule_step,
     trace_length,
 )
 
 MEASUREMENTS = {
     module.NAME: module
-    for module in (adult_step, gamma_step, exact_speed, trace_length, fit_memory, gpu_fit)
+    for module in (
+        adult_step,
+        gamma_step,
+        rule_step,
+        exact_speed,
+        trace_length,
+        fit_memory,
+        gpu_fit,
+    )
 }
 
 

@@ -88,6 +88,40 @@ def ten_dimensional_regression(steps: int = STEPS) -> Problem:
     return _problem(normal_regression, {"X": X, "y": y}, settings)
 
 
+def with_rule(rule: str) -> Problem:
+    """The Adult-shaped regression by a rule of DPVIm: one draw, Adam, its clip norms."""
+    rng = np.random.default_rng(0)
+    X = _one_hot_like(rng, 30_162, 57)
+    data = {"X": X, "y": rng.integers(0, 2, len(X)).astype(np.float32)}
+    settings = Settings(
+        rule=rule,
+        clip_norm=0.1 if "natural" in rule else 3.0,
+        precondition="slope" if rule == "preconditioned" else 1.0,
+        learning_rate=1e-3,
+        clip_prior=True,
+        full_curvature=False,
+        steps=STEPS,
+    )
+    return _problem(logistic(), data, settings)
+
+
+def wide_regression(guide: str) -> Problem:
+    """Logistic regression on 200 columns by aligned gradients, with either guide."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 200)).astype(np.float32)
+    data = {"X": X, "y": rng.integers(0, 2, len(X)).astype(np.float32)}
+    settings = Settings(
+        rule="aligned",
+        guide=guide,
+        clip_norm=3.0,
+        learning_rate=1e-3,
+        clip_prior=True,
+        full_curvature=False,
+        steps=STEPS,
+    )
+    return _problem(logistic(), data, settings)
+
+
 def _one_hot_like(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
     """A column of ones, four z-scored columns, and seven one-hot groups: Adult's encoding."""
     continuous = 4

@@ -94,5 +94,6 @@ def _synthetic_trace(steps: int) -> Trace:
         shift_shift=(shifts**2).sum(1),
         gradient_shift=(released * shifts).sum(1),
         gradient_gradient=(released**2).sum(1),
+        squares=(shifts**2).sum(1),
     )
     return Trace(blocks, phi)

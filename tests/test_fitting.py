@@ -209,7 +209,7 @@ def test_every_posterior_through_the_front_door(table, budget, posterior):
         ({"target": "cost"}, "declared real, but logistic regression needs binary or category"),
         ({"features": ["visited"]}, "visited"),
         ({"features": ["height"]}, "height"),
-        ({"model": "probit"}, "neither logistic, poisson, linear nor path"),
+        ({"model": "probit"}, "neither logistic, poisson, linear, mixture nor path"),
         ({"model": "nowhere/model.py:f"}, "does not exist"),
         ({"model": 3}, "model must be a NumPyro model or a name"),
         ({"posterior": "best"}, "posterior must be one of"),
@@ -245,3 +245,64 @@ def test_large_delta_warns(table):
             features=["age"],
             steps=100,
         )
+
+
+def _by_hand(**changed):
+    asked = {"clip_norm": 2.0, "rule": "vanilla", "steps": 200, "full_curvature": False}
+    return nw.Settings(**{**asked, "step_factor": 1.0, **changed})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": 5}, "steps must be"),
+        ({"steps": "many"}, "steps must be"),
+        ({"insecure_seed": -1}, "insecure_seed must be"),
+        ({"plan": "plan.toml"}, "plan must be a noisewise.Plan"),
+        ({"plan": lambda: _by_hand(start=np.zeros(5))}, "start is for 5"),
+        ({"plan": lambda: _by_hand(step_factor=np.ones(3))}, "settings do not fit this model"),
+        ({"plan": lambda: _by_hand(curvature=np.ones(2))}, "curvature is for 2 unconstrained"),
+        ({"plan": lambda: _by_hand(sampling_rate=2.0)}, "sampling_rate must be"),
+        ({"plan": lambda: _by_hand(scale_map="cube")}, "scale_map must be one of"),
+        ({"plan": lambda: _by_hand(precondition="slope")}, "is for rule preconditioned"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_first_noisy_number(
+    frame, schema, budget, monkeypatch, change, message
+):
+    def spent(*_):
+        raise AssertionError("the number of rows was noised before the refusal")
+
+    monkeypatch.setattr("noisewise.fitting.noisy_count", spent)
+    unknown = nw.Schema(schema.columns)
+    assert unknown.rows is None
+
+    def ask():
+        asked = {name: value() if callable(value) else value for name, value in change.items()}
+        nw.fit(
+            "logistic",
+            nw.Table(frame, unknown),
+            budget=budget,
+            target="visited",
+            features=["age"],
+            **asked,
+        )
+
+    with pytest.raises((NoisewiseError, TypeError), match=message):
+        ask()
+
+
+def test_released_scales_have_priors_of_their_own(table, budget):
+    """A simulated curvature is the means': with it, a rule that releases scales too must not use
+    it for them, nor fail after the budget is spent."""
+    result = nw.fit(
+        "logistic",
+        table,
+        budget=budget,
+        target="visited",
+        features=["age"],
+        plan=_by_hand(curvature=50 * np.eye(2), prior_precision=np.eye(2)),
+        draws=100,
+        insecure_seed=0,
+    )
+    assert np.isfinite(result.draws["coefficients"]).all()

@@ -24,6 +24,7 @@ STREET = [
     "planning",
     "validation",
     "fitting",
+    "synthetic",
     "studies",
     "report",
     "demo",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noisewise.planning import Plan, plan
     from noisewise.posterior import Status
     from noisewise.result import Result
+    from noisewise.synthetic import Combined, SyntheticTables, combine, synthesize
     from noisewise.validation import Coverage, coverage
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ _HOMES = {
     "Budget": "mechanism.budget",
     "Certificate": "mechanism.ledger",
     "Column": "data",
+    "Combined": "synthetic.combining",
     "Coverage": "validation.result",
     "NoisewiseError": "_validate",
     "Plan": "planning.plan",
@@ -35,16 +37,20 @@ _HOMES = {
     "Schema": "data",
     "Settings": "dpvi.settings",
     "Status": "posterior.status",
+    "SyntheticTables": "synthetic.tables",
     "Table": "data",
+    "combine": "synthetic.combining",
     "coverage": "validation.runner",
     "fit": "fitting",
     "plan": "planning.plan",
+    "synthesize": "synthetic.making",
 }
 
 __all__ = [
     "Budget",
     "Certificate",
     "Column",
+    "Combined",
     "Coverage",
     "NoisewiseError",
     "Plan",
@@ -53,10 +59,13 @@ __all__ = [
     "Schema",
     "Settings",
     "Status",
+    "SyntheticTables",
     "Table",
+    "combine",
     "coverage",
     "fit",
     "plan",
+    "synthesize",
 ]
 
 

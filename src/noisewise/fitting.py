@@ -14,8 +14,15 @@ from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
 from noisewise.mechanism import Budget, Certificate, Mechanism, Release, issue
 from noisewise.mechanism.counting import count_release, noisy_count
-from noisewise.models import Glm, RowView, Target, build_target, model_name, named_model
-from noisewise.planning import SIMULATED, Plan, first_guess, reference_rows, row_view
+from noisewise.models import Glm, Mixture, RowView, Target, build_target, model_name, named_model
+from noisewise.planning import (
+    SIMULATED,
+    Plan,
+    first_guess,
+    mixture_guess,
+    reference_rows,
+    row_view,
+)
 from noisewise.posterior import Outcome, check_method, infer
 from noisewise.result import Result
 
@@ -41,20 +48,24 @@ def fit(
     plan: Plan | Settings | None = None,
     steps: int | None = None,
     public_sample: PublicSample | None = None,
-    posterior: str = "exact",
+    posterior: str | None = None,
     draws: int = 4000,
     insecure_seed: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 
-    ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"`` or
-    ``"path/to/model.py:function"``. Its arguments are columns of the table by name; ``X`` and
-    ``y`` are the design matrix and the ``target`` column. Without a ``plan``, a quick one is made
-    by simulation first (`noisewise.plan` with ``fits=0``), for ``steps`` steps if given; covariates
-    are simulated from the schema, or taken from a ``public_sample``. If the schema declares no
-    number of rows, a noisy one is bought with about one percent of the budget. ``progress(done,
-    steps)`` is called as the run goes on.
+    ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"``,
+    ``"mixture"`` or ``"path/to/model.py:function"``. Its arguments are columns of the table by
+    name; ``X`` and ``y`` are the design matrix and the ``target`` column. Without a ``plan``, a
+    quick one is made by simulation first (`noisewise.plan` with ``fits=0``), for ``steps`` steps if
+    given; covariates are simulated from the schema, or taken from a ``public_sample``. If the
+    schema declares no number of rows, a noisy one is bought with about one percent of the budget.
+    ``progress(done, steps)`` is called as the run goes on.
+
+    ``posterior`` is how the trace is read, by default ``"exact"``, the noise-aware one. For a
+    mixture it is ``"averaged"``, DPVIm's: the noise-aware ones need a unique optimum, and a
+    mixture has one for every order of its components.
 
     ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
     """
@@ -63,14 +74,18 @@ def fit(
     if not isinstance(budget, Budget):
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
     integer_at_least("draws", draws, 100)
+    if steps is not None:
+        integer_at_least("steps", steps, 10)
+    if insecure_seed is not None:
+        integer_at_least("insecure_seed", insecure_seed, 0)
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
-    resolved = named_model(model, table.schema, target)
+    resolved = named_model(model, table.schema, target, features)
+    posterior = _posterior(posterior, resolved)
     view = row_view(resolved, table.schema, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     _refuse_before_spending(plan, resolved, built, table, posterior, public_sample)
     count = _row_count(table, budget, insecure_seed)
-    budget.warn_if_delta_is_large(count.public)
     if plan is None:
         settings, source = _first_guess(built, view, count.public, budget, steps), SIMULATED
     else:
@@ -79,6 +94,8 @@ def fit(
         clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
     ).calibrate(budget, count.releases)
     assembly = assemble(settings, built, mechanism, count.public, len(table))
+    # Only now: the number of rows is out, and nothing may be refused any more.
+    budget.warn_if_delta_is_large(count.public)
     trace = _run(assembly, table, view, insecure_seed, progress)
     certificate = _certificate(budget, mechanism, count, source, public_sample, insecure_seed)
     rng = np.random.default_rng(insecure_seed)
@@ -97,12 +114,18 @@ def _refuse_before_spending(
     public_sample: PublicSample | None,
 ) -> None:
     """Whatever can be refused, before the first noisy number."""
+    if not isinstance(plan, Plan | Settings | None):
+        raise NoisewiseError(
+            f"plan must be a noisewise.Plan (Plan.load reads a file) or Settings, got {shown(plan)}"
+        )
     if isinstance(plan, Plan):
         plan.check(model, target.dim, public_sample)
-    elif plan is not None:
-        plan.check_dimension(target.dim)
     settings = plan.settings if isinstance(plan, Plan) else plan
-    check_method(posterior, settings)
+    if settings is not None:
+        settings.check_dimension(target.dim)
+        _rehearse(settings, target)
+    if plan is not None or not isinstance(model, Mixture):
+        check_method(posterior, settings)
     if public_sample is not None:
         for name, values in public_sample.columns.items():
             if name in table.schema and np.array_equal(values, table.arrays[name]):
@@ -110,6 +133,35 @@ def _refuse_before_spending(
                     f"column '{name}' of the public sample is the table's own: a public sample is "
                     "of other people, about whom nothing needs protecting"
                 )
+
+
+def _rehearse(settings: Settings, target: Target) -> None:
+    """Put the fit together for made-up numbers: what does not fit together is refused here."""
+    mechanism = Mechanism(
+        clip_norm=settings.clip_norm,
+        sampling_rate=settings.sampling_rate,
+        steps=settings.steps,
+        noise_multiplier=1.0,
+    )
+    try:
+        assemble(settings, target, mechanism, 1000, 1000)
+    except (ValueError, TypeError) as error:
+        if isinstance(error, NoisewiseError):
+            raise
+        text = " ".join(str(error).split())[:200]
+        raise NoisewiseError(f"the settings do not fit this model: {text}") from error
+
+
+def _posterior(asked: str | None, model: Callable[..., Any]) -> str:
+    """How the trace is read: as asked, if the model can be read so, or the model's own way."""
+    if not isinstance(model, Mixture):
+        return asked or "exact"
+    if asked not in (None, "averaged"):
+        raise NoisewiseError(
+            f"posterior={asked!r} needs a unique optimum, and a mixture has one for every order of "
+            "its components: use posterior='averaged'"
+        )
+    return "averaged"
 
 
 def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowCount:
@@ -131,6 +183,8 @@ def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowC
 def _first_guess(
     target: Target, view: RowView, rows: int, budget: Budget, steps: int | None
 ) -> Settings:
+    if isinstance(target.model, Mixture):
+        return mixture_guess(target, view, rows, steps)
     if steps is None:
         return first_guess(target, view, rows, budget)
     return first_guess(target, view, rows, budget, steps=steps)
@@ -231,6 +285,8 @@ def _result(
     coordinates = {}
     if names is not None and isinstance(target.model, Glm):
         coordinates["coefficients"] = names
+    elif isinstance(target.model, Mixture) and target.model.design:
+        coordinates["coefficients"] = list(target.model.design)
     ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
     return Result(
         draws=latents(outcome.draws),
@@ -238,7 +294,25 @@ def _result(
         privacy=certificate,
         status=outcome.status,
         asked=asked,
-        trace={"means": trace.block_means(), "ends": ends, "curvature": outcome.curvature},
+        trace={
+            "means": trace.block_means(),
+            "ends": ends,
+            "curvature": outcome.curvature,
+            **_tails(outcome),
+        },
         burn_in=outcome.burn_in.blocks,
         coordinates=coordinates,
     )
+
+
+def _tails(outcome: Outcome) -> dict[str, np.ndarray]:
+    """Tails that were averaged, and both tests of their convergence, by variational parameter."""
+    found = outcome.averaged
+    if found is None:
+        return {}
+    return {
+        "tail_blocks": found.blocks,
+        "tail_slope": found.slope,
+        "tail_r_hat": found.r_hat,
+        "tail_converged": found.converged,
+    }

@@ -38,7 +38,9 @@ class Result:
     asked: dict[str, Any]
     """What was asked for: model, target, features, rows, settings."""
     trace: dict[str, np.ndarray] = field(default_factory=dict)
-    """Block means of the iterates (``means``), their labels and the blocks' end steps."""
+    """Block means of the iterates (``means``) and the blocks' end steps (``ends``); where a
+    posterior averages tails, their ``tail_blocks``, ``tail_slope``, ``tail_r_hat`` and whether
+    they are ``tail_converged``, by variational parameter."""
     burn_in: int = 0
     """Blocks dropped before the posterior was computed."""
     coordinates: dict[str, list[str]] = field(default_factory=dict)

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import noisewise.baselines.linear_regression as regression
+import noisewise.baselines.regression_sampler as sampler
 from noisewise._validate import NoisewiseError
 from noisewise.baselines import (
     RegressionPrior,
@@ -18,6 +19,7 @@ from noisewise.baselines import (
     regression_sensitivity,
     regression_statistics,
 )
+from noisewise.baselines.regression_moments import released_pairs
 from noisewise.mechanism import Budget, calibrate, release_sum
 
 ROWS = 5000
@@ -51,12 +53,12 @@ def simulate(fits, dim, bounds, rng, rows=ROWS):
 
 def law_of_the_sums(variance, weights, moments, rows):
     """Mean and covariance of the true sums, as the sampler has them, put together densely."""
-    first, second = regression._pairs(len(weights))
+    first, second = released_pairs(len(weights))
     pairs = moments.second[first, second]
     products = moments.fourth[first, second][:, first, second] - np.outer(pairs, pairs)
     with jax.enable_x64(True):
-        combination = np.asarray(regression._combine(jnp.asarray(weights)))
-        errors = np.asarray(regression._error_covariance(variance, weights, moments.second))
+        combination = np.asarray(sampler._combine(jnp.asarray(weights)))
+        errors = np.asarray(sampler._error_covariance(variance, weights, moments.second))
     crossed = combination @ products
     covariance = np.block([[products, crossed.T], [crossed, crossed @ combination.T + errors]])
     mean_xy = moments.second @ weights
@@ -122,8 +124,8 @@ def test_the_density_of_the_release_is_the_dense_gaussian(noise_sd):
     with jax.enable_x64(True):
         for scale in (0.5, 1.0, 2.0):
             weights, variance = scale * np.array([0.3, -0.2, 0.1]), 0.03 * scale
-            state = regression._State(jnp.asarray(variance), jnp.asarray(weights))
-            found.append(float(regression._look(state, fit).log_density))
+            state = sampler._State(jnp.asarray(variance), jnp.asarray(weights))
+            found.append(float(sampler._look(state, fit).log_density))
             mean, covariance = law_of_the_sums(variance, weights, moments, 200)
             covariance += noise_sd**2 * np.eye(len(mean))
             wanted.append(stats.multivariate_normal.logpdf(fit.released, mean, covariance))
@@ -138,10 +140,10 @@ def test_drawn_sums_have_the_dense_conditional_law(noise_sd):
     fit, moments = some_fit(noise_sd)
     weights, variance, count = np.array([0.3, -0.2, 0.1]), 0.03, 40_000
     with jax.enable_x64(True):
-        state = regression._State(jnp.asarray(variance), jnp.asarray(weights))
-        view = regression._look(state, fit)
+        state = sampler._State(jnp.asarray(variance), jnp.asarray(weights))
+        view = sampler._look(state, fit)
         keys = jax.random.split(jax.random.PRNGKey(0), count)
-        draws = np.asarray(jax.vmap(lambda k: regression._draw_sums(k, state, view, fit))(keys))
+        draws = np.asarray(jax.vmap(lambda k: sampler._draw_sums(k, state, view, fit))(keys))
     mean, covariance = law_of_the_sums(variance, weights, moments, 200)
     gain = np.linalg.solve(covariance + noise_sd**2 * np.eye(len(mean)), covariance).T
     centre = mean + gain @ (fit.released - mean)
@@ -154,7 +156,7 @@ def test_drawn_sums_have_the_dense_conditional_law(noise_sd):
 def conjugate(sums, prior, rows):
     """Posterior means and sds of variance and weights without noise, in closed form."""
     dim = len(prior.mean)
-    first, second = regression._pairs(dim)
+    first, second = released_pairs(dim)
     xx = np.zeros((dim, dim))
     xx[first, second] = xx[second, first] = sums[: len(first)]
     xx[-1, -1] = rows
@@ -250,8 +252,8 @@ def test_eleven_weights_with_noisy_moments_stay_finite_at_epsilon_a_tenth():
 def test_impossible_sums_are_projected():
     with jax.enable_x64(True):
         fine = jnp.array([[2.0, 1.0], [1.0, 3.0]])
-        assert np.array_equal(regression._projected(fine), fine)
-        values = np.linalg.eigvalsh(regression._projected(jnp.array([[1.0, 3.0], [3.0, -1.0]])))
+        assert np.array_equal(sampler._projected(fine), fine)
+        values = np.linalg.eigvalsh(sampler._projected(jnp.array([[1.0, 3.0], [3.0, -1.0]])))
         assert values.min() == pytest.approx(0.0, abs=1e-12)
     rng = np.random.default_rng(8)
     released = np.tile([[-4000.0, 100.0, 9000.0, -9000.0, -5000.0]], (FITS, 1))

@@ -1,6 +1,7 @@
 """DPVIm's gradient rules: exact without noise, less noisy with it, and bounded (dpvim.txt 3.1)."""
 
 import itertools
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,7 @@ def table(seed=0):
 
 TARGET = build_target(logistic(), {name: column[:4] for name, column in table().items()})
 ROWS = TARGET.prepare(table(), identity_frame(DIM))
+GRADIENT = jax.jit(_gradient, static_argnums=0)
 
 
 def constants(rule, beta=7.0):
@@ -63,7 +65,7 @@ def program_and_setting(rule, clip_norm, sampling_rate=1.0, clip_prior=False, no
         jnp.ones(()),
         jnp.inf,
     )
-    return Program(rule, 1, Passes(N, 1), False, clip_prior), setting
+    return Program(rule, 1, Passes(N, 1), 0, clip_prior), setting
 
 
 def everyone(noise):
@@ -71,6 +73,7 @@ def everyone(noise):
     return Draws(jnp.arange(N), jnp.int32(0), jnp.int32(N), noise)
 
 
+@partial(jax.jit, static_argnums=0)
 def negative_elbo_gradient(guide, parameters, noise):
     """By autodiff alone: nothing of the rules' own algebra."""
     records = {name: jnp.asarray(column) for name, column in table().items()}
@@ -86,24 +89,22 @@ def negative_elbo_gradient(guide, parameters, noise):
     return jax.grad(loss)(parameters)
 
 
-def fisher_matrix(guide, parameters):
+@cache
+def fisher_matrix(guide):
     """E[score score^T] by Gauss-Hermite quadrature, exact for a Gaussian's quadratic score."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(5)
     weights = weights / weights.sum()
-    mean, free = jnp.split(parameters, 2)
-    dim = len(mean)
 
     def log_density(parameters, theta):
         mean, free = jnp.split(parameters, 2)
         scale = guide.scale(free)
         return jnp.sum(-0.5 * ((theta - mean) / scale) ** 2 - jnp.log(scale))
 
-    total = np.zeros((2 * dim, 2 * dim))
-    for picks in itertools.product(range(5), repeat=dim):
-        theta = mean + guide.scale(free) * nodes[list(picks)]
-        score = np.asarray(jax.grad(log_density)(parameters, theta), float)
-        total += np.prod(weights[list(picks)]) * np.outer(score, score)
-    return total
+    picks = np.array(list(itertools.product(range(5), repeat=DIM)))
+    thetas = MEANS + guide.scale(FREE) * nodes[picks]
+    scores = jax.vmap(jax.grad(log_density), (None, 0))(jnp.concatenate([MEANS, FREE]), thetas)
+    scores = np.asarray(scores, float)
+    return (scores * weights[picks].prod(1)[:, None]).T @ scores
 
 
 @pytest.mark.parametrize("rule_class", WITH_SCALES)
@@ -115,13 +116,13 @@ def test_noiseless_gradient_is_the_negative_elbos(rule_class, scale_map, of, cli
     parameters, key = jnp.concatenate([MEANS, FREE]), jax.random.PRNGKey(4)
     program, setting = program_and_setting(rule, 60.0, clip_prior=clip_prior)
     silence = jnp.zeros(rule.released, jnp.int32)
-    found = _gradient(program, setting, ROWS, parameters, key, everyone(silence))
+    found = GRADIENT(program, setting, ROWS, parameters, key, everyone(silence))
     noise = jax.random.normal(key, (1, DIM))
     expected = np.asarray(negative_elbo_gradient(guide, parameters, noise), float)
     # Every record is rounded to the grid: at most half a step each, times what follows.
     rounding = np.full(2 * DIM, N * 0.5 * 60.0 / 2**16)
     if rule_class in (Natural, AlignedNatural):
-        expected = np.linalg.solve(fisher_matrix(guide, parameters), expected)
+        expected = np.linalg.solve(fisher_matrix(guide), expected)
         information = np.asarray(guide.fisher_information(parameters))
         if rule_class is AlignedNatural:
             rounding[DIM:] *= information[:DIM] / information[DIM:]
@@ -134,7 +135,7 @@ def test_noiseless_gradient_is_the_negative_elbos(rule_class, scale_map, of, cli
 def test_the_fisher_information_is_the_quadratures(scale_map, of):
     guide = DiagonalGuide(DIM, scale_map, of)
     parameters = jnp.concatenate([MEANS, FREE])
-    built = fisher_matrix(guide, parameters)
+    built = fisher_matrix(guide)
     assert np.allclose(np.diag(guide.fisher_information(parameters)), built, rtol=1e-4, atol=1e-4)
 
 
@@ -161,6 +162,19 @@ def test_proposition_3_1_scales_are_the_means_times_the_draw(scale_map, of):
     assert np.allclose(completed, both, rtol=1e-5, atol=1e-5 * np.abs(both).max())
 
 
+@partial(jax.jit, static_argnums=0)
+def noisy_scale_gradients(program, setting, parameters, seed):
+    """4000 of them, with draws and noise of their own: one program for each rule and map."""
+
+    def one(key):
+        key_guide, key_noise = jax.random.split(key)
+        shock = setting.noise_scale * jax.random.normal(key_noise, setting.noise_scale.shape)
+        draws = everyone(jnp.rint(shock).astype(jnp.int32))
+        return _gradient(program, setting, ROWS, parameters, key_guide, draws)[DIM:]
+
+    return jax.vmap(one)(jax.random.split(jax.random.PRNGKey(seed), 4000))
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     free=st.lists(st.floats(-5.0, 3.0), min_size=DIM, max_size=DIM),
@@ -183,15 +197,8 @@ def test_theorem_3_1_aligned_scales_are_less_noisy(free, wider, sigma, scale_map
     variances = {}
     for rule, clip in ((Vanilla(TARGET, guide), wider * narrow), (Aligned(TARGET, guide), narrow)):
         program, setting = program_and_setting(rule, clip, noise=sigma)
-
-        def one(key, program=program, setting=setting, rule=rule):
-            key_guide, key_noise = jax.random.split(key)
-            shock = setting.noise_scale * jax.random.normal(key_noise, (rule.released,))
-            draws = everyone(jnp.rint(shock).astype(jnp.int32))
-            return _gradient(program, setting, ROWS, parameters, key_guide, draws)[DIM:]
-
-        keys = jax.random.split(jax.random.PRNGKey(seed), 4000)
-        variances[rule.name] = np.asarray(jax.vmap(one)(keys), float).var(0)
+        found = noisy_scale_gradients(program, setting, parameters, seed)
+        variances[rule.name] = np.asarray(found, float).var(0)
     expected = sigma**2 * ((wider * narrow) ** 2 - (slope * narrow) ** 2)
     found = variances["vanilla"] - variances["aligned"]
     # Products of normals have a kurtosis of nine: their sample variance errs by sqrt(8/4000).
@@ -199,6 +206,16 @@ def test_theorem_3_1_aligned_scales_are_less_noisy(free, wider, sigma, scale_map
     assert (np.abs(found - expected) < 5 * error).all()
     clear = expected > 5 * error
     assert (found[clear] > 0).all()
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def sums_with_and_without_one(rule, clip_prior, setting, parameters, noise, rows):
+    public = rule.public_gradient(setting.constants, parameters, noise)
+    share = public / N if clip_prior else 0.0
+    gradients = rule.record_gradients(setting.constants, parameters, noise, rows, share)
+    everybody = jnp.ones(N, bool)
+    without = clipped_sum(gradients, everybody.at[0].set(False), setting.grid)
+    return clipped_sum(gradients, everybody, setting.grid), without
 
 
 @pytest.mark.parametrize("rule_class", [Aligned, AlignedNatural, Natural])
@@ -210,13 +227,8 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip_norm(rule_class, 
     _, setting = program_and_setting(rule, 0.7, clip_prior=clip_prior)
     parameters = jnp.concatenate([MEANS, FREE])
     noise = jax.random.normal(jax.random.PRNGKey(0), (1, 3))
-    public = rule.public_gradient(setting.constants, parameters, noise)
-    share = public / N if clip_prior else 0.0
     rows = {**ROWS, "X": ROWS["X"].at[0].multiply(size)}
-    gradients = rule.record_gradients(setting.constants, parameters, noise, rows, share)
-    everybody = jnp.ones(N, bool)
-    with_it = clipped_sum(gradients, everybody, setting.grid)
-    without = clipped_sum(gradients, everybody.at[0].set(False), setting.grid)
+    with_it, without = sums_with_and_without_one(rule, clip_prior, setting, parameters, noise, rows)
     moved = np.asarray(with_it - without, float) * 0.7 / setting.grid.points
     assert moved.shape == (rule.released,)
     assert np.linalg.norm(moved) <= 0.7

@@ -1,5 +1,7 @@
 """Without clipping and noise every gradient rule is NumPyro's own SVI gradient."""
 
+from functools import cache, partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,8 +37,12 @@ def made(name):
     return positive_and_simplex, {"x": x, "y": rng.poisson(1.5, 50).astype(np.float32)}
 
 
-def svi_gradient(model, rows, means, free):
-    """NumPyro's gradient of the negative ELBO by (loc, unconstrained scale), and its draws."""
+@cache
+def svi_gradient(model_name):
+    """Where, NumPyro's gradient of the negative ELBO by (loc, unconstrained scale), its draws."""
+    model, rows = made(model_name)
+    dim = build_target(model, rows).dim
+    means, free = jnp.full(dim, 0.2), jnp.full(dim, -1.0)
     guide = AutoDiagonalNormal(model)
     handlers.trace(handlers.seed(guide, jax.random.PRNGKey(9))).get_trace(**rows)
     key = jax.random.PRNGKey(42)
@@ -47,17 +53,17 @@ def svi_gradient(model, rows, means, free):
         values = {"auto_loc": loc, "auto_scale": jax.nn.softplus(u)}
         return elbo.loss(key, values, model, guide, **rows)
 
-    gradient = jax.grad(loss)((means, free))
-    noise = []
-    for particle in jax.random.split(key, PARTICLES):
+    def draw(particle):
         guide_key = jax.random.split(particle)[1]
         fixed = handlers.substitute(
             guide, data={"auto_loc": means, "auto_scale": jax.nn.softplus(free)}
         )
         drawn = handlers.trace(handlers.seed(fixed, guide_key)).get_trace(**rows)
-        latent = drawn["_auto_latent"]["value"]
-        noise.append((latent - means) / jax.nn.softplus(free))
-    return gradient, jnp.stack(noise)
+        return (drawn["_auto_latent"]["value"] - means) / jax.nn.softplus(free)
+
+    gradient = jax.jit(jax.grad(loss))((means, free))
+    noise = jax.jit(jax.vmap(draw))(jax.random.split(key, PARTICLES))
+    return (means, free), gradient, noise
 
 
 def constants(rule, beta=1.0, scale=None):
@@ -77,20 +83,24 @@ def rules(target):
     }
 
 
+@partial(jax.jit, static_argnums=0)
+def full_gradient(rule, used, parameters, noise, batch):
+    """Neither clipped nor noised."""
+    released = rule.record_gradients(used, parameters, noise, batch).sum(0)
+    total = rule.complete(used, parameters, noise, released)
+    return total + rule.public_gradient(used, parameters, noise)
+
+
 @pytest.mark.parametrize("model_name", ["logistic", "positive_and_simplex"])
 @pytest.mark.parametrize("name", ["vanilla", "preconditioned", "means_only"])
 def test_full_batch_gradient_equals_svis(model_name, name):
     model, rows = made(model_name)
     target = build_target(model, rows)
     rule = rules(target)[name]
-    means, free = jnp.full(target.dim, 0.2), jnp.full(target.dim, -1.0)
-    (by_mean, by_free), noise = svi_gradient(model, rows, means, free)
+    (means, free), (by_mean, by_free), noise = svi_gradient(model_name)
     parameters = jnp.concatenate([means, free])[: rule.parameters]
     used = constants(rule, beta=30.0, scale=jax.nn.softplus(free))
-    batch = target.prepare(rows, used.frame)
-    released = rule.record_gradients(used, parameters, noise, batch).sum(0)
-    total = rule.complete(used, parameters, noise, released)
-    total = total + rule.public_gradient(used, parameters, noise)
+    total = full_gradient(rule, used, parameters, noise, target.prepare(rows, used.frame))
     expected = jnp.concatenate([by_mean, by_free])[: rule.parameters]
     scale = float(jnp.abs(expected).max())
     assert np.allclose(total, expected, atol=1e-5 * scale, rtol=2e-5)
@@ -111,13 +121,11 @@ def test_the_mechanism_adds_nothing_when_clip_and_noise_are_off(name, clip_prior
     setting = Setting(
         used, grid, jnp.zeros(rule.released), 1.0, float(n), jnp.ones(()), jnp.ones(()), jnp.inf
     )
-    program = Program(rule, PARTICLES, Passes(n, 1), False, clip_prior)
+    program = Program(rule, PARTICLES, Passes(n, 1), 0, clip_prior)
     batch = target.prepare(rows, used.frame)
-    found = _gradient(program, setting, batch, parameters, key, draws)
+    found = jax.jit(_gradient, static_argnums=0)(program, setting, batch, parameters, key, draws)
     noise = jax.random.normal(key, (PARTICLES, target.dim))
-    summed = rule.record_gradients(used, parameters, noise, batch).sum(0)
-    expected = rule.complete(used, parameters, noise, summed)
-    expected = expected + rule.public_gradient(used, parameters, noise)
+    expected = full_gradient(rule, used, parameters, noise, batch)
     rounding = n * 0.5 * 200.0 / 2**16
     assert np.abs(np.asarray(found - expected)).max() < rounding
 

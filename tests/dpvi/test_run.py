@@ -32,7 +32,9 @@ def assembly(rule="means_only", steps=400, rows=None, full=True, **more):
     rows = rows or table()
     target = build_target(logistic(), {name: column[:4] for name, column in rows.items()})
     own = {"rate": 0.02, "curvature": np.eye(WIDTH) * N / 5} if rule == "means_only" else {}
-    own = own or {"step_factor": 1.0, "precondition": 20.0}
+    own = own or {"step_factor": 1.0}
+    if rule == "preconditioned":
+        own["precondition"] = 20.0
     settings = Settings(
         clip_norm=0.5, sampling_rate=0.1, steps=steps, rule=rule, full_curvature=full, **own, **more
     )
@@ -45,12 +47,24 @@ def run(ready, rows, **more):
     return run_secure(ready.program, ready.setting, rows, N, ready.initial, ready.schedule, **more)
 
 
-@pytest.mark.parametrize("rule", ["means_only", "preconditioned", "vanilla"])
-@pytest.mark.parametrize("full", [False, True])
-def test_block_sums_are_the_full_traces_statistics(rule, full):
-    ready, rows = assembly(rule, steps=437, full=full)
-    trace = run(ready, rows, insecure_seed=1, keep_steps=True)
-    assert trace.block_count <= 100
+@pytest.mark.parametrize(
+    ("rule", "full", "steps"),
+    [
+        ("means_only", False, 437),
+        ("means_only", True, 437),
+        ("preconditioned", False, 437),
+        ("vanilla", False, 437),
+        # A matrix of the means, which alone are observed; and blocks of several chunks, joined.
+        ("aligned", True, 437),
+        ("aligned", True, 10_300),
+        ("aligned", False, 10_300),
+    ],
+)
+def test_block_sums_are_the_full_traces_statistics(rule, full, steps):
+    ready, rows = assembly(rule, steps=steps, full=full)
+    whole = run(ready, rows, insecure_seed=1, keep_steps=True)
+    assert whole.block_count <= 100
+    trace = whole.leading(ready.program.rule.observed)
     for burn_in in (0, 30):
         stats_ = trace.statistics(burn_in)
         first = int(np.asarray(trace.blocks.count)[:burn_in].sum())
@@ -65,6 +79,10 @@ def test_block_sums_are_the_full_traces_statistics(rule, full):
         assert np.allclose(stats_.spread, spread, rtol=1e-4, atol=1e-4 * np.abs(spread).max())
         assert np.allclose(stats_.cross, cross, rtol=1e-3, atol=1e-3 * np.abs(cross).max())
         assert np.allclose(stats_.power, (slope**2).sum(0), rtol=1e-4)
+    starts = np.concatenate([[0], np.cumsum(whole.blocks.count)]).astype(int)
+    for block in (0, whole.block_count - 1):
+        path = whole.full.parameters[starts[block] : starts[block + 1]].astype(float)
+        assert np.allclose(whole.blocks.squares[block], ((path - path[0]) ** 2).sum(0), rtol=1e-4)
 
 
 def test_long_runs_keep_at_most_a_hundred_blocks():
@@ -161,6 +179,7 @@ def test_merging_one_block_is_that_block():
         np.array([[5.0]]),
         np.array([[6.0]]),
         np.array([[10.0]]),
+        np.array([[5.0]]),
     )
     found = merge(one)
     assert found.parameters.tolist() == [2.5]

@@ -67,23 +67,34 @@ def test_densities_equal_numpyros_own(names, likelihood, in_plate, seed):
     model = make_model(names, likelihood, in_plate)
     target = build_target(model, rows)
     theta = jnp.asarray(rng.normal(size=target.dim), jnp.float32)
-    likelihoods = jax.vmap(target.log_likelihood, (None, 0))(theta, rows)
-    latents = target.constrain(theta)
-    joint, _ = log_density(model, (), rows, latents)
-    unconstrained = target._split(theta)
-    energy = potential_energy(model, (), rows, unconstrained)
-    ours = float(likelihoods.sum() + target.log_prior(theta))
-    scale = 1 + abs(float(joint)) + float(jnp.abs(likelihoods).sum())
-    assert ours == pytest.approx(-float(energy), abs=3e-5 * scale)
-    without = ours - float(target._log_determinant(theta))
-    assert without == pytest.approx(float(joint), abs=3e-5 * scale)
-    back = target.unconstrain(latents)
-    assert np.allclose(back, theta, atol=5e-3)
+
+    @jax.jit  # one program a model: operation by operation, most of the time is compilation
+    def both_ways(theta, rows):
+        likelihoods = jax.vmap(target.log_likelihood, (None, 0))(theta, rows)
+        latents = target.constrain(theta)
+        return {
+            "likelihoods": likelihoods,
+            "prior": target.log_prior(theta),
+            "determinant": target._log_determinant(theta),
+            "joint": log_density(model, (), rows, latents)[0],
+            "energy": potential_energy(model, (), rows, target._split(theta)),
+            "latents": latents,
+        }
+
+    found = jax.tree.map(np.asarray, both_ways(theta, rows))
+    ours = float(found["likelihoods"].sum() + found["prior"])
+    joint = float(found["joint"])
+    scale = 1 + abs(joint) + float(np.abs(found["likelihoods"]).sum())
+    assert ours == pytest.approx(-float(found["energy"]), abs=3e-5 * scale)
+    assert ours - float(found["determinant"]) == pytest.approx(joint, abs=3e-5 * scale)
+    # In a program of its own: together with `constrain`, the compiler could cancel the two.
+    assert np.allclose(jax.jit(target.unconstrain)(found["latents"]), theta, atol=5e-3)
 
 
 def test_leading_axes_survive_the_way_there_and_back():
     target = build_target(make_model(["simplex", "positive"], "normal", False), rows_of(6))
-    theta = target.sample_prior(jax.random.PRNGKey(0), 12).reshape(3, 4, target.dim)
+    prior = jax.jit(target.sample_prior, static_argnums=1)
+    theta = prior(jax.random.PRNGKey(0), 12).reshape(3, 4, target.dim)
     latents = target.constrain(theta)
     assert latents["simplex"].shape == (3, 4, 3)
     assert np.allclose(latents["simplex"].sum(-1), 1, atol=1e-5)

@@ -42,6 +42,7 @@ def as_trace(path, blocks=100, full=False, uneven=False):
         np.stack(squares),
         np.zeros_like(np.stack(squares)),
         zero,
+        np.stack([(shift**2).sum(0) for shift in shifts]),
     )
     return Trace(sums, pieces[-1][-1])
 

@@ -65,6 +65,7 @@ def blocks_of(phi, g, blocks=100):
         (shift**2).sum(1),
         (g * shift).sum(1),
         (g**2).sum(1),
+        (shift**2).sum(1),
     )
     return Trace(sums, phi[-1, -1])
 

@@ -72,9 +72,7 @@ def test_every_section_is_there(page):
     ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
     assert ids == ["asked", "intervals", "spent", "trace", "check", "fine-print"]
     assert "Logistic regression of visited" in reader.text
-    assert (
-        "the gradients are linear along the kept trace, the curvature is identified" in reader.text
-    )
+    assert "the trace settled as its model says it should, and decides the posterior" in reader.text
     assert "NOT PRIVATE" not in reader.text
     assert 'role="alert"' not in page()
 

@@ -8,16 +8,15 @@ from noisewise.baselines.exponential_family import (
     GammaExponential,
     exponential_family_posterior,
 )
-from noisewise.baselines.linear_regression import (
-    RegressionPrior,
+from noisewise.baselines.linear_regression import RegressionPrior, linear_regression_posterior
+from noisewise.baselines.non_private import UnsafePosterior, unsafe_posterior
+from noisewise.baselines.private_line import PrivateLine, private_line
+from noisewise.baselines.regression_moments import (
     XMoments,
     gaussian_moments,
-    linear_regression_posterior,
     regression_sensitivity,
     regression_statistics,
 )
-from noisewise.baselines.non_private import UnsafePosterior, unsafe_posterior
-from noisewise.baselines.private_line import PrivateLine, private_line
 
 __all__ = [
     "BetaBernoulli",

@@ -1,9 +1,10 @@
 """Aligned DPVI: release the means' gradient, get the scales' from it (dpvim.txt Alg. 1).
 
 A guide's draw is mean + T(u) eta, so one draw's gradient by u is eta T'(u) times its gradient by
-the mean, plus the entropy's (Prop. 3.1, eq. 11). Neither factor depends on data: the scales come by
-post-processing, for no privacy. The clip norm bounds the means' gradient alone, and where T' <= 1
-the scales' gradient is less noisy than if it were released (Thm. 3.1).
+the mean, plus the entropy's (Prop. 3.1, eq. 11; eq. 20 for a full-rank guide). Neither factor
+depends on data: the scales come by post-processing, for no privacy. The clip norm bounds the means'
+gradient alone, and where T' <= 1 the scales' gradient is less noisy than if it were released
+(Thm. 3.1).
 """
 
 from __future__ import annotations
@@ -52,9 +53,8 @@ class Aligned(Vanilla):
     def complete(
         self, constants: Constants, parameters: Array, noise: Array, released: Array
     ) -> Array:
-        """Scales from the released means (Alg. 1, line 5): eta T'(u) times them."""
-        slope = self.guide.scale_slope(parameters[self.guide.dim :])
-        return both(released, the_draw(noise) * slope * released)
+        """Scales from the released means (Alg. 1, line 5)."""
+        return both(released, self.guide.chain_rule(parameters, the_draw(noise), released))
 
     def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
         """The entropy's: a clipped prior reaches the scales by the chain rule, the entropy not."""

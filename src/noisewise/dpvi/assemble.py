@@ -17,7 +17,7 @@ from noisewise.dpvi.run import BLOCKS, Program, Setting, pass_size_limit
 from noisewise.dpvi.settings import Settings
 from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
-from noisewise.guides import DiagonalGuide
+from noisewise.guides import DiagonalGuide, FullRankGuide
 from noisewise.mechanism import Mechanism, usual_passes
 from noisewise.models import Frame, Target, identity_frame, whitened_frame
 
@@ -28,7 +28,6 @@ _SHARE_POWER = 3
 _LEAST_SHARE = 1e-4
 _WITH_SCALES = {
     "vanilla": Vanilla,
-    "preconditioned": Preconditioned,
     "natural": Natural,
     "aligned": Aligned,
     "aligned_natural": AlignedNatural,
@@ -53,24 +52,32 @@ class Assembly:
 
     @property
     def noise_variance(self) -> np.ndarray:
-        """(sigma C / beta)^2: the known variance of every released gradient, one each.
+        """(sigma C / beta)^2: the known variance of every observed gradient, one each.
 
-        Released coordinates are the first of the parameters. Where scales follow by
-        post-processing they have no entry: their noise is the means', times a factor that changes
-        from step to step. For natural rules it is the variance of the natural gradients.
+        These are the first of the parameters. Where scales follow by post-processing they have no
+        entry: their noise is the means', times a factor that changes from step to step. For
+        natural rules it is the variance of the natural gradients.
         """
         unit = self.setting.grid.clip_norm / self.setting.grid.points
-        scale = np.asarray(self.setting.noise_scale, float) * unit
-        beta = np.asarray(self.setting.constants.precondition, float)
-        return (scale / beta[: self.program.rule.released]) ** 2
+        first = slice(self.program.rule.observed)
+        scale = np.asarray(self.setting.noise_scale, float)[first] * unit
+        return (scale / np.asarray(self.setting.constants.precondition, float)[first]) ** 2
 
 
 def build_rule(settings: Settings, target: Target) -> GradientRule:
     """The gradient rule that the settings name."""
     if settings.rule == "means_only":
         return MeansOnly(target)
-    guide = DiagonalGuide(target.dim, settings.scale_map, settings.scale_of)
-    return _WITH_SCALES[settings.rule](target, guide)
+    if settings.rule == "preconditioned":
+        return Preconditioned(target, _guide(settings, target), by_slope=settings.by_slope)
+    return _WITH_SCALES[settings.rule](target, _guide(settings, target))
+
+
+def _guide(settings: Settings, target: Target) -> Any:
+    """`Settings` sees to it that natural rules, which need a diagonal guide, get one."""
+    if settings.guide == "full_rank":
+        return FullRankGuide(target.dim, settings.scale_map)
+    return DiagonalGuide(target.dim, settings.scale_map, settings.scale_of)
 
 
 def assemble(
@@ -84,15 +91,14 @@ def assemble(
     rule = build_rule(settings, target)
     frame = _frame(settings, target)
     precondition = np.ones(rule.parameters, np.float32)
-    if settings.rule == "preconditioned":
+    if settings.rule == "preconditioned" and not settings.by_slope:
         precondition[target.dim :] = settings.precondition
-    most = pass_size_limit(rule.parameters, settings.guide_draws)
+    most = pass_size_limit(rule.released, settings.guide_draws)
     program = Program(
         rule=rule,
         draws=settings.guide_draws,
         passes=usual_passes(row_count, mechanism.sampling_rate, most),
-        # No posterior reads a matrix of gradients that are functions of each other.
-        full_curvature=settings.full_curvature and rule.released == rule.parameters,
+        matrix=target.dim if settings.keeps_matrix else 0,
         clip_prior=settings.clip_prior,
         optimiser=_optimiser(settings),
     )
@@ -103,7 +109,9 @@ def assemble(
         noise_scale=jnp.full(rule.released, mechanism.noise * grid.points, jnp.float32),
         sampling_rate=mechanism.sampling_rate,
         rows=float(rows),
-        step_size=jnp.asarray(_step_size(settings, mechanism, precondition), jnp.float32),
+        step_size=jnp.asarray(
+            _step_size(settings, mechanism, precondition, target.dim), jnp.float32
+        ),
         early=jnp.asarray(_early(settings, rule, frame), jnp.float32),
         limit=jnp.asarray(_limit(settings, rule, frame), jnp.float32),
     )
@@ -126,16 +134,20 @@ def _optimiser(settings: Settings) -> Any:
     return build_optimiser(settings.optimiser, settings.learning_rate)
 
 
-def _step_size(settings: Settings, mechanism: Mechanism, precondition: np.ndarray) -> np.ndarray:
+def _step_size(
+    settings: Settings, mechanism: Mechanism, precondition: np.ndarray, dim: int
+) -> np.ndarray:
     parameters = len(precondition)
+    share = np.ones(parameters)
+    share[dim:] = settings.scale_step
     if settings.learning_rate is not None:
-        return np.ones(parameters)  # not used: the optimiser has its own
+        return share  # of the optimiser's own
     if settings.step_factor is not None:
         step = heuristic_step(mechanism.noise, mechanism.clip_norm, settings.steps, parameters)
-        return step * settings.step_factor * precondition
+        return share * step * settings.step_factor * precondition
     assert settings.rate is not None  # Settings checks that one of the three is there
     # In the whitened frame the simulated curvature is one.
-    return np.full(parameters, curvature_step(settings.rate, mechanism.sampling_rate, 1.0))
+    return share * curvature_step(settings.rate, mechanism.sampling_rate, 1.0)
 
 
 def _early(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
@@ -168,4 +180,5 @@ def _initial(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray
         means = np.asarray(frame.from_model(jnp.asarray(settings.start, jnp.float32)), float)
     if rule.parameters == dim:
         return means
-    return np.concatenate([means, np.full(dim, settings.initial_free_scale)])
+    free = _guide(settings, rule.target).initial(settings.initial_free_scale)
+    return np.concatenate([means, free])

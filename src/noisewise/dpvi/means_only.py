@@ -36,6 +36,11 @@ class MeansOnly:
         """All of them."""
         return self.target.dim
 
+    @property
+    def observed(self) -> int:
+        """All of them."""
+        return self.target.dim
+
     def _points(self, constants: Constants, parameters: Array, noise: Array) -> Array:
         return parameters + constants.fixed_scale * noise
 
@@ -66,5 +71,5 @@ class MeansOnly:
         """Nothing: records can carry all of it."""
         return 0.0
 
-    def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> None:
+    def draw_theta(self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> None:
         """No scales: the curvature gives theta's spread."""

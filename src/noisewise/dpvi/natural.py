@@ -14,6 +14,7 @@ from jax import Array
 from noisewise.dpvi.aligned import Aligned, the_draw
 from noisewise.dpvi.rule import Constants, both
 from noisewise.dpvi.vanilla import Vanilla
+from noisewise.guides import DiagonalGuide
 from noisewise.models import Rows
 
 __all__ = ["AlignedNatural", "Natural"]
@@ -23,6 +24,7 @@ __all__ = ["AlignedNatural", "Natural"]
 class Natural(Vanilla):
     """Release the natural gradients of means and scales."""
 
+    guide: DiagonalGuide
     name: str = "natural"
 
     def record_gradients(
@@ -47,6 +49,7 @@ class Natural(Vanilla):
 class AlignedNatural(Aligned):
     """Release the natural gradient of the means; the scales' follows (dpvim.txt Alg. 2)."""
 
+    guide: DiagonalGuide
     name: str = "aligned_natural"
 
     def record_gradients(
@@ -72,9 +75,9 @@ class AlignedNatural(Aligned):
     ) -> Array:
         """Alg. 2, line 5: back to the plain gradient, the chain rule, and natural again."""
         dim, information = self.guide.dim, self.guide.fisher_information(parameters)
-        slope = self.guide.scale_slope(parameters[dim:])
         plain = information[:dim] * released
-        return both(released, the_draw(noise) * slope * plain / information[dim:])
+        scales = self.guide.chain_rule(parameters, the_draw(noise), plain)
+        return both(released, scales / information[dim:])
 
     def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
         """The entropy's, over the information too."""

@@ -47,6 +47,11 @@ class GradientRule(Protocol):
     def released(self) -> int:
         """Number of coordinates that pass the mechanism: the first of the parameters."""
 
+    @property
+    def observed(self) -> int:
+        """Those of the released whose noise is the same at every step, again the first: what the
+        noise-aware posterior may take as observations."""
+
     def record_gradients(
         self,
         constants: Constants,
@@ -71,9 +76,12 @@ class GradientRule(Protocol):
     def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array | float:
         """What of the public gradient has no place inside the clip, when the rest is clipped."""
 
-    def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-        """Draws of theta from the guide at each optimum; None if the rule fits no scales and theta
-        is N(optimum, curvature^-1)."""
+    def draw_theta(
+        self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray | None:
+        """Draws of theta from the guide around each of the means, with ``free`` scale parameters
+        for all (a vector) or one a row; None if the rule fits no scales and theta is
+        N(optimum, curvature^-1)."""
 
 
 def both(means: Array, scales: Array) -> Array:

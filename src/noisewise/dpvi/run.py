@@ -46,7 +46,8 @@ class Program:
     rule: GradientRule
     draws: int
     passes: Passes
-    full_curvature: bool
+    matrix: int
+    """Of so many leading parameters the trace keeps products, for a curvature matrix; or 0."""
     clip_prior: bool = False
     optimiser: Any = None
     """An optax transformation; None is plain gradient descent with ``Setting.step_size``."""
@@ -63,6 +64,7 @@ class Setting(NamedTuple):
     rows: float
     """The public number of rows; only ``clip_prior`` divides by it."""
     step_size: Array
+    """Per parameter; with an optimiser, the share of its move that is made."""
     early: Array
     """Exponent of the schedule's multiplier, per parameter: one follows it, less lags behind."""
     limit: Array
@@ -112,7 +114,7 @@ def _move(
     else:
         scaled = gradient / setting.sampling_rate
         updates, inner = program.optimiser.update(scaled, state.optimiser, state.parameters)
-        moved = state.parameters + multiplier * updates
+        moved = state.parameters + setting.step_size * multiplier * updates
     return _State(jnp.clip(moved, -setting.limit, setting.limit), inner)
 
 
@@ -138,12 +140,12 @@ def _run_chunk(
         key, multiplier, offset, size, noise = inputs
         draws = Draws(chunk.indices, offset, size, noise)
         gradient = _gradient(program, setting, rows, state.parameters, key, draws)
-        sums = add_step(sums, state.parameters, gradient, program.full_curvature)
+        sums = add_step(sums, state.parameters, gradient, program.matrix)
         moved = _move(program, setting, state, gradient, multiplier)
         return (moved, sums), FullTrace(state.parameters, gradient) if keep_steps else None
 
     keys = jax.random.split(key, len(multipliers))
-    start = (state, empty_block(state.parameters, program.full_curvature))
+    start = (state, empty_block(state.parameters, program.matrix))
     inputs = (keys, multipliers, chunk.offset, chunk.size, chunk.noise)
     (state, sums), steps = jax.lax.scan(step, start, inputs)
     return state, sums, steps
@@ -231,18 +233,25 @@ def _join(sums: list[BlockSums], group: int) -> BlockSums:
 
 def _add(base: BlockSums, other: BlockSums) -> BlockSums:
     """Sums of two blocks, the second's shifts moved to the first's start."""
-    full = base.shift_shift.ndim == 2
     move = other.start - base.start
-    product = np.outer if full else np.multiply
-    moved = other.shift_shift + product(other.shift, move) + product(move, other.shift)
+    squares = other.squares + (2 * other.shift + other.count * move) * move
+    if base.shift_shift.ndim == 2:
+        first = slice(len(base.shift_shift))
+        shift, near, gradient = other.shift[first], move[first], other.gradient[first]
+        crossed = np.outer(shift, near)
+        shifts = other.shift_shift + crossed + crossed.T + other.count * np.outer(near, near)
+        gradients = other.gradient_shift + np.outer(gradient, near)
+    else:
+        shifts, gradients = squares, other.gradient_shift + other.gradient * move
     return BlockSums(
         base.count + other.count,
         base.start,
         base.shift + other.shift + other.count * move,
         base.gradient + other.gradient,
-        base.shift_shift + moved + other.count * product(move, move),
-        base.gradient_shift + other.gradient_shift + product(other.gradient, move),
+        base.shift_shift + shifts,
+        base.gradient_shift + gradients,
         base.gradient_gradient + other.gradient_gradient,
+        base.squares + squares,
     )
 
 
@@ -267,13 +276,13 @@ def run_simulated(
         key_draws, key_guide = jax.random.split(key)
         draws = source.draw(key_draws, setting.noise_scale)
         gradient = _gradient(program, setting, rows, state.parameters, key_guide, draws)
-        sums = add_step(sums, state.parameters, gradient, program.full_curvature)
+        sums = add_step(sums, state.parameters, gradient, program.matrix)
         return (_move(program, setting, state, gradient, multiplier), sums), None
 
     def block(state: _State, inputs: tuple[Array, Array]) -> tuple[_State, BlockSums]:
         key, multipliers = inputs
         keys = jax.random.split(key, multipliers.shape[0])
-        start = (state, empty_block(state.parameters, program.full_curvature))
+        start = (state, empty_block(state.parameters, program.matrix))
         (state, sums), _ = jax.lax.scan(step, start, (keys, multipliers))
         return state, sums
 

@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive, shown
+from noisewise._validate import (
+    NoisewiseError,
+    fraction,
+    integer_at_least,
+    one_of,
+    positive,
+    shown,
+)
 from noisewise.dpvi.optimiser import build_optimiser
 
 __all__ = ["RULES", "Settings"]
 
 RULES = ("means_only", "preconditioned", "vanilla", "natural", "aligned", "aligned_natural")
+_FULL_RANK = ("vanilla", "preconditioned", "aligned")
+_MATRIX = ("means_only", "aligned")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,19 +50,24 @@ class Settings:
     """Move by an ``optimiser`` with this learning rate instead, as DPVIm does (1e-3)."""
     optimiser: str = "adam"
     """Any optimiser of optax by its name; it sees gradients as if all records were drawn."""
-    precondition: float = 1.0
-    """beta of the scales (preconditioned rule)."""
+    precondition: float | str = 1.0
+    """beta of the scales (preconditioned rule), or ``"slope"``: 1 / T'(u) of the moment."""
     clip_prior: bool = False
     """Each record carries its N-th part of prior and entropy inside the clip, as in the papers;
     where scales are not released, the entropy stays outside all the same."""
+    scale_step: float = 1.0
+    """Share of their steps that the scales make: small, and their noise averages out."""
     full_curvature: bool = True
-    """Infer the curvature as a matrix; rules that fit scales need False, or ``averaged``."""
+    """Infer the curvature as a matrix (rules means_only and aligned), from the means' gradients;
+    other rules need False, or the posterior ``averaged``."""
     curvature_sd: float = 1.0
     """Prior sd of the curvature's logarithm (of its eigenvalues') around the simulated one."""
     paper_priors: bool = False
     """Use App. H.3's priors, built from the trace, instead of simulated ones."""
     slope_threshold: float = 0.05
     """Most that a parameter may drift along a tail to be averaged (posterior ``averaged``)."""
+    guide: str = "diagonal"
+    """``diagonal``, or ``full_rank`` with a Cholesky factor (not for natural rules)."""
     scale_map: str = "softplus"
     scale_of: str = "sd"
     initial_free_scale: float = -4.0
@@ -75,22 +89,56 @@ class Settings:
         integer_at_least("steps", self.steps, 10)
         integer_at_least("guide_draws", self.guide_draws, 1)
         one_of("rule", self.rule, RULES)
+        one_of("scale_map", self.scale_map, ("softplus", "exp"))
+        one_of("scale_of", self.scale_of, ("sd", "variance"))
+        if self.sampling_rate != 1.0:
+            fraction("sampling_rate", self.sampling_rate)
         positive("curvature_sd", self.curvature_sd)
         positive("boost", self.boost)
-        positive("precondition", self.precondition)
+        if not self.by_slope:
+            positive("precondition", self.precondition)
+        elif self.rule != "preconditioned":
+            raise NoisewiseError(
+                f"precondition='slope' is for rule preconditioned, not {self.rule}"
+            )
         positive("slope_threshold", self.slope_threshold)
+        positive("scale_step", self.scale_step)
         if self.rule.startswith("aligned") and self.guide_draws != 1:
             raise NoisewiseError(
                 f"rule {self.rule} takes the scales' gradient from one draw's: guide_draws must be "
                 f"1, got {shown(self.guide_draws)}"
             )
         self._check_steps()
+        self._check_guide()
         if self.rule == "means_only" and self.curvature is None:
             raise NoisewiseError(
                 "rule means_only needs curvature, the simulated one: take settings from a plan"
             )
         if not 0 <= self.burn_in < 1:
             raise NoisewiseError(f"burn_in must be in [0, 1), got {self.burn_in!r}")
+
+    def _check_guide(self) -> None:
+        """A full-rank guide only where a rule knows its chain rule, and its scales are sds."""
+        one_of("guide", self.guide, ("diagonal", "full_rank"))
+        if self.guide == "diagonal":
+            return
+        if self.rule not in _FULL_RANK:
+            raise NoisewiseError(
+                f"rule {self.rule} has no full-rank guide: use one of {', '.join(_FULL_RANK)}, or "
+                "guide='diagonal'"
+            )
+        if self.scale_of != "sd":
+            raise NoisewiseError("a full-rank guide maps to a Cholesky factor: scale_of is 'sd'")
+
+    @property
+    def keeps_matrix(self) -> bool:
+        """Whether a trace keeps what a curvature matrix is inferred from."""
+        return self.full_curvature and self.rule in _MATRIX
+
+    @property
+    def by_slope(self) -> bool:
+        """Whether the preconditioned rule takes 1 / T' (dpvim.txt eq. 17)."""
+        return self.precondition == "slope"
 
     def _check_steps(self) -> None:
         """Exactly one way to choose the steps' size."""
@@ -111,12 +159,21 @@ class Settings:
 
     def check_dimension(self, dim: int) -> None:
         """Refuse settings whose arrays are for another number of unconstrained coordinates."""
-        for name in ("location", "curvature", "prior_precision", "shift", "stretch"):
+        one, square = (dim,), (dim, dim)
+        shapes = {
+            "location": one,
+            "curvature": square,
+            "prior_precision": square,
+            "start": one,
+            "shift": one,
+            "stretch": one,
+        }
+        for name, expected in shapes.items():
             value = getattr(self, name)
-            if value is not None and set(np.shape(value)) != {dim}:
+            if value is not None and np.shape(value) != expected:
                 raise NoisewiseError(
-                    f"the plan's {name} is for {len(value)} unconstrained coordinates, this model "
-                    f"has {dim}: plan again for this model and these features"
+                    f"the plan's {name} is for {_counted(value)} unconstrained coordinates, this "
+                    f"model has {dim}: plan again for this model and these features"
                 )
 
     def with_recalibration(self, shift: np.ndarray, stretch: np.ndarray) -> Settings:
@@ -154,3 +211,7 @@ class Settings:
             for name, value in plain.items()
         }
         return cls(**given)
+
+
+def _counted(value: np.ndarray) -> str:
+    return " x ".join(map(str, np.shape(value))) or "no"

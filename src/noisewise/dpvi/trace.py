@@ -22,8 +22,8 @@ class BlockSums(NamedTuple):
 
     Parameters enter as shifts from the block's start, for float accuracy.
 
-    ``shift_shift`` and ``gradient_shift`` are matrices (parameters x parameters) where the whole
-    curvature matrix is wanted, their diagonals otherwise.
+    ``shift_shift`` and ``gradient_shift`` are matrices where the whole curvature matrix is wanted,
+    of the leading parameters whose gradients are observed; their diagonals otherwise.
     """
 
     count: Any
@@ -33,6 +33,8 @@ class BlockSums(NamedTuple):
     shift_shift: Any
     gradient_shift: Any
     gradient_gradient: Any
+    squares: Any
+    """Squared shifts of every parameter: all that averaging needs of the second moments."""
 
 
 class TraceStatistics(NamedTuple):
@@ -70,24 +72,31 @@ class FullTrace(NamedTuple):
     gradients: Any
 
 
-def empty_block(parameters: Array, full: bool) -> BlockSums:
-    """Sums of no steps, starting here."""
+def empty_block(parameters: Array, matrix: int) -> BlockSums:
+    """Sums of no steps, starting here; of the first ``matrix`` parameters products are kept."""
     zero = jnp.zeros_like(parameters)
-    square = jnp.zeros((parameters.size, parameters.size)) if full else zero
-    return BlockSums(jnp.zeros(()), parameters, zero, zero, square, square, zero)
+    square = jnp.zeros((matrix, matrix)) if matrix else zero
+    return BlockSums(jnp.zeros(()), parameters, zero, zero, square, square, zero, zero)
 
 
-def add_step(sums: BlockSums, parameters: Array, gradient: Array, full: bool) -> BlockSums:
+def add_step(sums: BlockSums, parameters: Array, gradient: Array, matrix: int) -> BlockSums:
     """The sums with one more step: parameters before it, gradient released at it."""
     shift = parameters - sums.start
+    squares = shift * shift
+    if matrix:
+        shifts = jnp.outer(shift[:matrix], shift[:matrix])
+        gradients = jnp.outer(gradient[:matrix], shift[:matrix])
+    else:
+        shifts, gradients = squares, gradient * shift
     return BlockSums(
         sums.count + 1,
         sums.start,
         sums.shift + shift,
         sums.gradient + gradient,
-        sums.shift_shift + (jnp.outer(shift, shift) if full else shift * shift),
-        sums.gradient_shift + (jnp.outer(gradient, shift) if full else gradient * shift),
+        sums.shift_shift + shifts,
+        sums.gradient_shift + gradients,
         sums.gradient_gradient + gradient * gradient,
+        sums.squares + squares,
     )
 
 
@@ -157,6 +166,7 @@ class Trace:
             sums.shift_shift[both],
             sums.gradient_shift[both],
             sums.gradient_gradient[one],
+            sums.squares[one],
         )
         full = None if self.full is None else FullTrace(*(part[one] for part in self.full))
         return Trace(blocks, self.last[one], full)

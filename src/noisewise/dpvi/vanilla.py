@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from noisewise.dpvi.rule import Constants, both
-from noisewise.guides import DiagonalGuide
+from noisewise.guides import Guide
 from noisewise.models import Rows, Target
 
 __all__ = ["Preconditioned", "Vanilla"]
@@ -19,18 +20,23 @@ class Vanilla:
     """Release the gradients of means and scales as they are."""
 
     target: Target
-    guide: DiagonalGuide
+    guide: Guide
     name: str = "vanilla"
 
     @property
     def parameters(self) -> int:
         """Means and free scales."""
-        return 2 * self.target.dim
+        return self.guide.dim + self.guide.free
 
     @property
     def released(self) -> int:
         """All of them."""
-        return 2 * self.target.dim
+        return self.parameters
+
+    @property
+    def observed(self) -> int:
+        """All of them."""
+        return self.released
 
     def record_gradients(
         self,
@@ -41,17 +47,20 @@ class Vanilla:
         share: Array | float = 0.0,
     ) -> Array:
         """Gradient of a record's expected loss by means and free scales (eq. A56)."""
-        points = self.guide.points(parameters, noise)
-        means, scales = self.target.record_moments(constants.frame, points, noise, batch)
-        slope = self.guide.scale_slope(parameters[self.guide.dim :])
-        return both(means, scales * slope) + share
+
+        def moments(points: Array, noise: Array) -> tuple[Array, Array]:
+            return self.target.record_moments(constants.frame, points, noise, batch)
+
+        return both(*self.guide.gradients(parameters, noise, moments)) + share
 
     def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
         """The prior's part and the guide's entropy."""
-        points = self.guide.points(parameters, noise)
-        means, scales = self.target.prior_moments(constants.frame, points, noise)
-        slope = self.guide.scale_slope(parameters[self.guide.dim :])
-        return both(means, scales * slope) + self.guide.entropy_gradient(parameters)
+
+        def moments(points: Array, noise: Array) -> tuple[Array, Array]:
+            return self.target.prior_moments(constants.frame, points, noise)
+
+        prior = both(*self.guide.gradients(parameters, noise, moments))
+        return prior + self.guide.entropy_gradient(parameters)
 
     def complete(
         self, constants: Constants, parameters: Array, noise: Array, released: Array
@@ -63,16 +72,33 @@ class Vanilla:
         """Nothing: records can carry all of it."""
         return 0.0
 
-    def draw_theta(self, optimum: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def draw_theta(
+        self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         """The guide's own draws: eq. (23)."""
-        return self.guide.draw(optimum, rng)
+        return self.guide.draw(means, free, rng)
 
 
 @dataclass(frozen=True)
 class Preconditioned(Vanilla):
-    """Scale gradients up before the clip and down after, so that noise hits all alike (A59)."""
+    """Scale gradients up before the clip and down after, so that noise hits all alike (A59).
+
+    The factor is beta, or with ``by_slope`` 1 / T'(u) of the moment (dpvim.txt eq. 17).
+    """
 
     name: str = "preconditioned"
+    by_slope: bool = False
+
+    @property
+    def observed(self) -> int:
+        """All, or the means where the scales' noise changes with T' from step to step."""
+        return self.guide.dim if self.by_slope else self.released
+
+    def factor(self, constants: Constants, parameters: Array) -> Array:
+        """What a gradient is multiplied by before the clip."""
+        if not self.by_slope:
+            return constants.precondition
+        return both(jnp.ones(self.guide.dim), 1 / self.guide.slope(parameters))
 
     def record_gradients(
         self,
@@ -82,12 +108,12 @@ class Preconditioned(Vanilla):
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
-        """The vanilla gradients times beta."""
+        """The vanilla gradients times the factor."""
         plain = super().record_gradients(constants, parameters, noise, batch, share)
-        return plain * constants.precondition
+        return plain * self.factor(constants, parameters)
 
     def complete(
         self, constants: Constants, parameters: Array, noise: Array, released: Array
     ) -> Array:
-        """Divided by beta again."""
-        return released / constants.precondition
+        """Divided by the factor again."""
+        return released / self.factor(constants, parameters)

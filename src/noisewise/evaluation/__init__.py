@@ -1,5 +1,6 @@
 """Are the error bars right? Arrays of simulated fits in, figures and a verdict out."""
 
+from noisewise.evaluation.errors import mpae
 from noisewise.evaluation.predictive import PredictiveCalibration, predictive_calibration
 from noisewise.evaluation.ranks import rank_histogram, sbc_ranks, uniformity
 from noisewise.evaluation.scores import Scores, score
@@ -26,6 +27,7 @@ __all__ = [
     "draw_references",
     "judge",
     "marginal_shares",
+    "mpae",
     "predictive_calibration",
     "rank_histogram",
     "rmse_floor",

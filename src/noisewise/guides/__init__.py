@@ -1,5 +1,7 @@
 """Variational families."""
 
 from noisewise.guides.diagonal import DiagonalGuide
+from noisewise.guides.full_rank import FullRankGuide
+from noisewise.guides.guide import Guide
 
-__all__ = ["DiagonalGuide"]
+__all__ = ["DiagonalGuide", "FullRankGuide", "Guide"]

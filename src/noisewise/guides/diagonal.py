@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from noisewise._validate import one_of
+from noisewise.guides.guide import Moments, map_slope, mapped
 
 __all__ = ["DiagonalGuide"]
 
@@ -30,24 +30,45 @@ class DiagonalGuide:
         one_of("scale_map", self.scale_map, ("softplus", "exp"))
         one_of("of", self.of, ("sd", "variance"))
 
+    @property
+    def free(self) -> int:
+        """One scale a coordinate."""
+        return self.dim
+
+    def initial(self, scale: float) -> np.ndarray:
+        """All alike."""
+        return np.full(self.dim, scale)
+
     def scale(self, free: Array) -> Array:
         """Standard deviations from the free parameters u."""
-        mapped = jnp.exp(free) if self.scale_map == "exp" else jax.nn.softplus(free)
-        return jnp.sqrt(mapped) if self.of == "variance" else mapped
+        found = mapped(self.scale_map, free)
+        return jnp.sqrt(found) if self.of == "variance" else found
 
     def scale_slope(self, free: Array) -> Array:
         """Derivative of `scale`."""
-        return jax.jvp(self.scale, (free,), (jnp.ones_like(free),))[1]
+        return map_slope(self.scale, free)
+
+    def slope(self, parameters: Array) -> Array:
+        """`scale_slope` at these parameters."""
+        return self.scale_slope(parameters[self.dim :])
 
     def points(self, parameters: Array, noise: Array) -> Array:
         """Reparametrised draws: mean + scale * noise (draws x dim)."""
         mean, free = parameters[: self.dim], parameters[self.dim :]
         return mean + self.scale(free) * noise
 
+    def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
+        """Gradients by means and free scales (eq. A56), averaged over draws by ``moments``."""
+        means, scales = moments(self.points(parameters, noise), noise)
+        return means, scales * self.slope(parameters)
+
+    def chain_rule(self, parameters: Array, draw: Array, by_mean: Array) -> Array:
+        """eta T'(u) times the gradient by the mean (dpvim.txt eq. 11)."""
+        return draw * self.slope(parameters) * by_mean
+
     def entropy_gradient(self, parameters: Array) -> Array:
         """Gradient of minus the entropy, -sum(log scale), by all parameters."""
-        free = parameters[self.dim :]
-        by_scale = -self.scale_slope(free) / self.scale(free)
+        by_scale = -self.slope(parameters) / self.scale(parameters[self.dim :])
         return jnp.concatenate([jnp.zeros(self.dim), by_scale])
 
     def fisher_information(self, parameters: Array) -> Array:
@@ -55,12 +76,10 @@ class DiagonalGuide:
 
         The rest of the matrix is zero (dpvim.txt eqs. 13 to 16, there with T for the scale).
         """
-        free = parameters[self.dim :]
-        scale = self.scale(free)
-        return jnp.concatenate([scale**-2.0, 2 * (self.scale_slope(free) / scale) ** 2])
+        scale = self.scale(parameters[self.dim :])
+        return jnp.concatenate([scale**-2.0, 2 * (self.slope(parameters) / scale) ** 2])
 
-    def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One draw from the guide for each row of ``parameters`` (post-processing, on the host)."""
-        mean, free = parameters[..., : self.dim], parameters[..., self.dim :]
+    def draw(self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One draw for each row of ``means`` (post-processing, on the host)."""
         scale = np.asarray(self.scale(jnp.asarray(free)), float)
-        return mean + scale * rng.standard_normal(mean.shape)
+        return means + scale * rng.standard_normal(means.shape)

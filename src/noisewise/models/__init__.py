@@ -5,12 +5,14 @@ from noisewise.models.build import build_target
 from noisewise.models.frame import Frame, identity_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
+from noisewise.models.mixture import Mixture, mixture
 from noisewise.models.named import model_name, named_model
 from noisewise.models.target import Rows, Target
 
 __all__ = [
     "Frame",
     "Glm",
+    "Mixture",
     "ModelError",
     "RowView",
     "Rows",
@@ -20,6 +22,7 @@ __all__ = [
     "identity_frame",
     "linear",
     "logistic",
+    "mixture",
     "model_name",
     "named_model",
     "poisson",

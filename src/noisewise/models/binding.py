@@ -12,6 +12,7 @@ import numpy as np
 from noisewise._validate import NoisewiseError
 from noisewise.data import Encoder, Schema
 from noisewise.models.glm import Glm
+from noisewise.models.mixture import Mixture
 
 __all__ = ["RowView", "bind"]
 
@@ -86,6 +87,9 @@ def bind(
     An argument gets the column of its name. ``X`` is the design matrix of all features (or those
     listed) and ``y`` the target column, unless the schema has columns of those very names.
     """
+    if isinstance(model, Mixture):
+        # Its columns need not be names that Python could write as arguments.
+        return RowView(schema, model.of(schema, target, features).arguments)
     try:
         parameters = inspect.signature(model).parameters.values()
     except (TypeError, ValueError) as error:

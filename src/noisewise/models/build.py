@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -13,18 +14,29 @@ import numpy as np
 
 from noisewise.models.glm import Glm, GlmTarget
 from noisewise.models.inspection import ModelError, inspect_model
+from noisewise.models.mixture import Mixture
+from noisewise.models.mixture_target import MixtureTarget
 from noisewise.models.target import Rows, Target
 
 __all__ = ["build_target"]
+
+_Sample = tuple[tuple[str, tuple[int, ...], str, bytes], ...]
+"""Columns by name, shape, type and content: rows that can be compared."""
 
 
 def build_target(model: Callable[..., Any], rows: Rows) -> Target:
     """Inspect a model on a few made-up rows and wrap it; refuse it with a reason if need be.
 
-    Ready-made generalised linear models come back with closed-form gradients.
+    Ready-made regressions and mixtures come back with closed-form gradients. A model that was
+    looked at before with the same rows is not looked at again: plan, fit and coverage of one model
+    and schema share what is found.
     """
+    sample = tuple(
+        (name, column.shape, column.dtype.str, column.tobytes())
+        for name, column in ((name, np.asarray(column)) for name, column in rows.items())
+    )
     with _on_the_host():
-        return _build(model, rows)
+        return _build(model, sample, str(jnp.result_type(float)))
 
 
 def _on_the_host() -> AbstractContextManager[Any]:
@@ -35,12 +47,17 @@ def _on_the_host() -> AbstractContextManager[Any]:
         return nullcontext()
 
 
-def _build(model: Callable[..., Any], rows: Rows) -> Target:
+@lru_cache(maxsize=32)
+def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target:
+    """``precision`` is what JAX makes of a float now: it decides the types of what is found."""
+    rows = {name: np.ndarray(shape, kind, content) for name, shape, kind, content in sample}
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
     target = Target(model, layout, example)
     if isinstance(model, Glm):
         target = GlmTarget(model, layout, example)
+    elif isinstance(model, Mixture):
+        target = MixtureTarget(model, layout, example)
     theta = target.sample_prior(jax.random.PRNGKey(0), 1)[0]
     if not math.isfinite(float(target.log_prior(theta))):
         raise ModelError(

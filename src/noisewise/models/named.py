@@ -11,20 +11,29 @@ from typing import Any
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.models.glm import FAMILIES, Glm
+from noisewise.models.mixture import Mixture, mixture_from_text
 
 __all__ = ["model_name", "named_model"]
 
 
 def model_name(model: Callable[..., Any]) -> str:
     """What to call a model in files and reports."""
+    if isinstance(model, Mixture):
+        return str(model)
     return model.family if isinstance(model, Glm) else getattr(model, "__name__", "model")
 
 
 def named_model(
-    model: Callable[..., Any] | str, schema: Schema | None = None, target: str | None = None
+    model: Callable[..., Any] | str,
+    schema: Schema | None = None,
+    target: str | None = None,
+    features: list[str] | None = None,
 ) -> Callable[..., Any]:
-    """A model from its name (``logistic``, ``poisson``, ``linear``), from ``file.py:function``, or
-    itself when it is a function already.
+    """A model from its name (``logistic``, ``poisson``, ``linear``, ``mixture``), from
+    ``file.py:function``, or itself when it is a function already.
+
+    A mixture gets its columns from the schema here: all of them, or the ``features`` and the
+    target. Its name may say more, as in ``mixture(components=8, response=poisson)``.
 
     By name, priors follow the target's declaration: for ``linear``, coefficients and residual sd
     are on the scale of its ``sd`` (or a quarter of its range) and the intercept around its
@@ -33,6 +42,10 @@ def named_model(
     >>> named_model("logistic")
     Glm(family='logistic', prior_scale=1.0, noise_scale=1.0, centre=0.0)
     """
+    if isinstance(model, str):
+        model = mixture_from_text(model) or model
+    if isinstance(model, Mixture):
+        return model if schema is None else model.of(schema, target, features)
     if callable(model):
         return model
     if not isinstance(model, str):
@@ -44,7 +57,8 @@ def named_model(
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
         raise NoisewiseError(
-            f"model {model!r} is neither {', '.join(FAMILIES)} nor path/to/model.py:function"
+            f"model {model!r} is neither {', '.join(FAMILIES)}, mixture nor "
+            "path/to/model.py:function"
         )
     return _from_file(Path(path), name)
 

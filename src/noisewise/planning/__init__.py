@@ -2,6 +2,7 @@
 
 from noisewise.planning.first_guess import STEPS, first_guess, sketch
 from noisewise.planning.forecast import Forecast, PlanError
+from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.plan import SIMULATED, Plan, plan, row_view
 from noisewise.planning.trials import SimulatedFits, Simulator, reference_rows, simulator
 
@@ -14,6 +15,7 @@ __all__ = [
     "SimulatedFits",
     "Simulator",
     "first_guess",
+    "mixture_guess",
     "plan",
     "reference_rows",
     "row_view",

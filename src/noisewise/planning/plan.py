@@ -18,7 +18,7 @@ from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, Release
 from noisewise.mechanism.accounting import calibrate
 from noisewise.mechanism.counting import count_release
-from noisewise.models import RowView, bind, build_target, model_name, named_model
+from noisewise.models import Mixture, RowView, bind, build_target, model_name, named_model
 from noisewise.planning.first_guess import STEPS, design, sampling_rate, sketch
 from noisewise.planning.forecast import (
     Forecast,
@@ -136,7 +136,12 @@ def plan(
     integer_at_least("recalibrate", recalibrate, 0)
     if not isinstance(like, Schema):
         raise NoisewiseError(f"like must be a noisewise.Schema, got {shown(like)}")
-    resolved = named_model(model, like, target)
+    resolved = named_model(model, like, target, features)
+    if isinstance(resolved, Mixture):
+        raise NoisewiseError(
+            "a mixture has no plan: whole simulated fits of it cannot be told apart by the order "
+            "of their components; call fit without one, its settings are simulated too"
+        )
     view = row_view(resolved, like, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     others = count_cost(like, budget)

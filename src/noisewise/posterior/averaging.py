@@ -82,9 +82,7 @@ def average(trace: Trace, slope_threshold: float, burn_in: float = 0.0) -> Avera
 def _blocks(trace: Trace) -> _Blocks:
     sums = trace.blocks
     count = np.asarray(sums.count, float)[:, None]
-    shift, squares = np.asarray(sums.shift, float), np.asarray(sums.shift_shift, float)
-    if squares.ndim == 3:
-        squares = np.diagonal(squares, axis1=1, axis2=2)
+    shift, squares = np.asarray(sums.shift, float), np.asarray(sums.squares, float)
     return _Blocks(count, trace.block_means(), np.maximum(squares - shift**2 / count, 0.0))
 
 

@@ -15,6 +15,7 @@ def check_method(method: str, settings: Settings | None) -> None:
     one_of("posterior", method, METHODS)
     rule = "means_only" if settings is None else settings.rule
     full = settings is None or settings.full_curvature
+    matrix = settings is None or settings.keeps_matrix
     if method == "averaged":
         if rule == "means_only":
             raise NoisewiseError(
@@ -26,8 +27,13 @@ def check_method(method: str, settings: Settings | None) -> None:
             f"posterior='{method}' has a diagonal curvature only: use posterior='exact', or "
             "settings with full_curvature=False"
         )
-    elif full and rule != "means_only":
+    elif full and not matrix:
         raise NoisewiseError(
             f"rule {rule} has a diagonal curvature only: use posterior='averaged', or settings "
             "with full_curvature=False"
+        )
+    elif full and settings is not None and settings.curvature is None:
+        raise NoisewiseError(
+            "full_curvature needs a simulated curvature to start from: plan, or use "
+            "full_curvature=False, or posterior='averaged'"
         )

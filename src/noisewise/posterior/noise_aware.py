@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._validate import NoisewiseError
 from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
 from noisewise.models import Frame, Rows, Target
 from noisewise.posterior import exact, laplace, matrix, nuts
@@ -107,8 +106,8 @@ def infer_many(
             for trace, rng in zip(traces, rngs, strict=True)
         ]
     # Where scales follow by post-processing, only the means' gradients are noisy observations.
-    released = assembly.program.rule.released
-    kept = [_keep(trace.leading(released), settings) if trace.finite else None for trace in traces]
+    observed = assembly.program.rule.observed
+    kept = [_keep(trace.leading(observed), settings) if trace.finite else None for trace in traces]
     expectations: list[Expected | None] = [None] * len(kept)
     if reference is not None and settings.full_curvature and settings.curvature is not None:
         expectations = _expectations(
@@ -153,16 +152,25 @@ def _outcome(
     way = "exact" if method == "naive" else method
     found = _infer_optimum(way, kept.statistics, expected, assembly, settings, draws, rng)
     seen = within_reach(kept.statistics, found.optimum)
-    averaged = None
-    if found.optimum.shape[1] < len(trace.last):
+    rule = assembly.program.rule
+    dim = rule.target.dim
+    averaged, free = None, found.optimum[:, dim:]
+    if not settings.full_curvature and found.optimum.shape[1] < len(trace.last):
         averaged = average(trace, settings.slope_threshold, settings.burn_in)
-        found, seen = _with_scales(found, averaged, seen)
-    theta = _theta(assembly, found, expected[0] if expected and found.believed else None, rng)
+        free, seen = averaged.mean[dim:], seen and bool(averaged.converged[dim:].all())
+    # A curvature matrix knows theta's spread, and its correlations, better than a guide's scales.
+    theta = None
+    if not settings.full_curvature:
+        theta = rule.draw_theta(found.optimum[:, :dim], free, rng)
+    if theta is None:
+        theta = _curved(found, expected[0] if expected and found.believed else None, rng)
     mean_curvature = found.curvature.mean(0)
-    last = np.broadcast_to(np.asarray(trace.last, float), (draws, len(trace.last)))
-    curvature = np.broadcast_to(mean_curvature, (draws, *mean_curvature.shape))
-    ignorant = found._replace(optimum=last, curvature=curvature)
-    plain = _theta(assembly, ignorant, None, rng)
+    last = np.asarray(trace.last, float)
+    centre = np.broadcast_to(last[:dim], (draws, dim))
+    plain = rule.draw_theta(centre, last[dim:], rng)
+    if plain is None:
+        curvature = np.broadcast_to(mean_curvature, (draws, *mean_curvature.shape))
+        plain = _curved(found._replace(optimum=centre, curvature=curvature), None, rng)
     status = Status.OK
     if not np.isfinite(theta).all():
         status = Status.DIVERGED
@@ -173,18 +181,8 @@ def _outcome(
     plain = assembly.frame.to_model_exactly(plain)
     theta = settings.recalibrated(assembly.frame.to_model_exactly(theta))
     shown = plain if method == "naive" else theta
-    middle = assembly.frame.to_model_exactly(kept.statistics.parameters[: theta.shape[1]])
+    middle = assembly.frame.to_model_exactly(kept.statistics.parameters[:dim])
     return Outcome(shown, plain, status, kept.burn_in, mean_curvature, middle, averaged)
-
-
-def _with_scales(
-    found: NoiseAwarePosterior, averaged: Averaged, seen: bool
-) -> tuple[NoiseAwarePosterior, bool]:
-    """Optima with the scales' averages beside, and whether those have converged as well."""
-    draws, dim = found.optimum.shape
-    scales = np.broadcast_to(averaged.mean[dim:], (draws, len(averaged.mean) - dim))
-    optimum = np.concatenate([found.optimum, scales], axis=1)
-    return found._replace(optimum=optimum), seen and bool(averaged.converged[dim:].all())
 
 
 def _averaged(
@@ -195,10 +193,10 @@ def _averaged(
     dim = rule.target.dim
     found = average(trace, settings.slope_threshold, settings.burn_in)
     # Means that wander like their tails, then the guide's own draw: variances add.
-    wander = np.where(np.arange(len(found.mean)) < dim, np.sqrt(found.variance), 0.0)
-    centres = found.mean + wander * rng.standard_normal((draws, len(found.mean)))
-    last = np.broadcast_to(np.asarray(trace.last, float), centres.shape)
-    theta, plain = rule.draw_theta(centres, rng), rule.draw_theta(last, rng)
+    wander = np.sqrt(found.variance[:dim]) * rng.standard_normal((draws, dim))
+    theta = rule.draw_theta(found.mean[:dim] + wander, found.mean[dim:], rng)
+    last = np.asarray(trace.last, float)
+    plain = rule.draw_theta(np.broadcast_to(last[:dim], (draws, dim)), last[dim:], rng)
     assert theta is not None and plain is not None  # `check_method` refuses rules without scales
     theta = settings.recalibrated(frame.to_model_exactly(theta))
     status = Status.OK if found.converged.all() else Status.NOT_CONVERGED
@@ -305,7 +303,9 @@ def trace_model(statistics: TraceStatistics, assembly: Assembly, settings: Setti
     """The coordinate-wise model of the gradients with the priors that the settings ask for."""
     kappa, noise = assembly.setting.sampling_rate, assembly.noise_variance
     plain = statistics.diagonal()
-    if settings.paper_priors or settings.curvature is None:
+    # Simulation has a curvature of the means to offer, none of released scales.
+    released_scales = assembly.program.rule.observed > assembly.program.rule.target.dim
+    if settings.paper_priors or settings.curvature is None or released_scales:
         return TraceModel(plain, kappa, noise, paper_priors(plain, kappa, noise))
     return TraceModel(plain, kappa, noise, _simulated_priors(assembly, settings))
 
@@ -339,11 +339,6 @@ def _matrix_model(
     assembly: Assembly,
     settings: Settings,
 ) -> matrix.MatrixModel:
-    if settings.curvature is None:
-        raise NoisewiseError(
-            "full_curvature needs a simulated curvature to start from: plan, or use "
-            "full_curvature=False"
-        )
     target = assembly.program.rule.target
     dim = target.dim
     centre, believed = np.eye(dim), None
@@ -367,19 +362,13 @@ def _matrix_model(
     )
 
 
-def _theta(
-    assembly: Assembly,
-    found: NoiseAwarePosterior,
-    expected: Expected | None,
-    rng: np.random.Generator,
+def _curved(
+    found: NoiseAwarePosterior, expected: Expected | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """theta given optimum and curvature: the guide's draw, or N(optimum, A^-1) for means only.
+    """theta given optimum and curvature: N(optimum, A^-1).
 
     Where clipping is expected to matter, A^-1 becomes the sandwich M^-1 B M^-1.
     """
-    drawn = assembly.program.rule.draw_theta(found.optimum, rng)
-    if drawn is not None:
-        return drawn
     shock = rng.standard_normal(found.optimum.shape)
     if found.curvature.ndim == 2:
         return found.optimum + shock * found.curvature**-0.5

@@ -22,7 +22,7 @@ class Status(Enum):
     def words(self) -> str:
         """The status for people, with what to do."""
         return {
-            Status.OK: "the gradients are linear along the kept trace, the curvature is identified",
+            Status.OK: "the trace settled as its model says it should, and decides the posterior",
             Status.NOT_CONVERGED: (
                 "the trace still drifts, or gradients are not linear along it, or the optimum "
                 "lies outside where it went: the intervals rest on extrapolation; allow more "

@@ -162,6 +162,8 @@ def _declared(column: dict[str, Any] | None) -> str:
 
 def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
     name = "plain DPVI (ignores the noise)" if words.naive(result) else "noise-aware posterior"
+    if words.averaged(result):
+        name = "averaged posterior"
     ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
     return {
         "figure": Markup(figures.forest_figure(rows, name)),
@@ -226,12 +228,13 @@ def _trace(result: Result) -> dict[str, Any]:
     return {
         "figure": Markup(figure),
         "burn_in": words.burn_in_sentence(result),
-        "convergence": words.convergence_sentence(result.status),
+        "convergence": words.convergence_sentence(result),
+        "tails": words.tails_sentence(result),
         "drawn": min(coordinates, figures.MOST_LINES),
         "whitened": (result.asked.get("settings") or {}).get("curvature") is not None,
         "grey": max(coordinates - figures.MOST_LINES, 0),
         "curvature": _curvature(result),
-        "curvature_words": words.curvature_sentence(result.status),
+        "curvature_words": words.curvature_sentence(result),
     }
 
 

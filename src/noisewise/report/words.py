@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from noisewise.mechanism import Budget, Certificate
 from noisewise.posterior import Status
 from noisewise.result import Result
@@ -12,6 +14,7 @@ __all__ = [
     "POSTERIORS",
     "SETTING_MEANINGS",
     "adjacency_sentence",
+    "averaged",
     "burn_in_sentence",
     "convergence_sentence",
     "curvature_sentence",
@@ -22,6 +25,7 @@ __all__ = [
     "naive",
     "small",
     "spent_sentence",
+    "tails_sentence",
 ]
 
 _FAMILIES = {
@@ -46,8 +50,9 @@ def naive(result: Result) -> bool:
 def lead(result: Result, parameters: int) -> str:
     """Privacy and status, a sentence each."""
     budget = result.privacy.budget
-    kind = "plain" if naive(result) else "noise-aware"
-    what = f"A {kind} posterior of {_counted(parameters, 'parameter')}"
+    kinds = {"naive": "A plain", "averaged": "An averaged (DPVIm's)"}
+    kind = kinds.get(str(result.asked.get("posterior")), "A noise-aware")
+    what = f"{kind} posterior of {_counted(parameters, 'parameter')}"
     if result.privacy.private:
         how = (
             f"{what}, under ({budget.epsilon:g}, {small(budget.delta)})-differential privacy "
@@ -133,8 +138,10 @@ def burn_in_sentence(result: Result) -> str:
     )
 
 
-def convergence_sentence(status: Status) -> str:
+def convergence_sentence(result: Result) -> str:
     """Convergence in words."""
+    if averaged(result) and result.status is Status.OK:
+        return "Every parameter settled: it was averaged over the longest tail without drift."
     return {
         Status.OK: (
             "After burn-in the gradients follow their linear model: block means scatter about it "
@@ -143,11 +150,33 @@ def convergence_sentence(status: Status) -> str:
         Status.CURVATURE_UNIDENTIFIED: "After burn-in the gradients follow their linear model.",
         Status.NOT_CONVERGED: _sentence(Status.NOT_CONVERGED.words),
         Status.DIVERGED: _sentence(Status.DIVERGED.words),
-    }[status]
+    }[result.status]
 
 
-def curvature_sentence(status: Status) -> str:
+def tails_sentence(result: Result) -> str:
+    """How DPVIm's two tests of convergence came out, where tails were averaged."""
+    settled = result.trace.get("tail_converged")
+    if settled is None:
+        return ""
+    slopes, ratios = result.trace["tail_slope"], result.trace["tail_r_hat"]
+    blocks = result.trace["tail_blocks"]
+    return (
+        f"Of the {len(settled):,} averaged parameters of the guide {int(settled.sum()):,} passed "
+        "both tests, a small slope and a split R-hat below 1.1; the largest slope is "
+        f"{np.abs(slopes).max():.2g} and the largest R-hat {ratios.max():.3g}. Tails are "
+        f"{blocks.min():,} to {blocks.max():,} blocks long."
+    )
+
+
+def averaged(result: Result) -> bool:
+    """Whether the posterior is DPVIm's, which infers no curvature."""
+    return result.asked.get("posterior") == "averaged"
+
+
+def curvature_sentence(result: Result) -> str:
     """Whether the curvature, which decides the widths, is known."""
+    if averaged(result):
+        return "Averaging infers no curvature: the widths are the guide's own and the tails'."
     return {
         Status.OK: "The curvature is identified: the trace decides it, not its prior.",
         Status.CURVATURE_UNIDENTIFIED: _sentence(Status.CURVATURE_UNIDENTIFIED.words),
@@ -155,7 +184,7 @@ def curvature_sentence(status: Status) -> str:
             "It was estimated from a trace that had not settled: do not rely on it."
         ),
         Status.DIVERGED: "No curvature could be estimated.",
-    }[status]
+    }[result.status]
 
 
 def small(value: float) -> str:
@@ -196,6 +225,8 @@ SETTING_MEANINGS = {
     "learning_rate": "the optimiser's, instead of rate",
     "optimiser": "what moves the parameters, where there is a learning rate",
     "precondition": "factor on the scales' gradients before the clip",
+    "guide": "independent coordinates, or a full covariance matrix",
+    "scale_step": "share of their steps that the guide's scales make",
     "clip_prior": "whether the prior's gradient is clipped too",
     "full_curvature": "curvature as a matrix, not coordinate by coordinate",
     "curvature_sd": "prior sd of the curvature relative to the simulated one",

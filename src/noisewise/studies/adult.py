@@ -16,10 +16,12 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 
 __all__ = [
+    "DROPPED_BY_DPVIM",
     "Adult",
     "authors_design",
     "declared_arrays",
     "declared_schema",
+    "dpvim_design",
     "outcome",
     "read_adult",
 ]
@@ -42,6 +44,7 @@ _COLUMNS = (
     "income",
 )
 _DROPPED = ("education-num", "relationship", "native-country")
+DROPPED_BY_DPVIM = ("education-num",)
 _DECLARED = {
     "age": ((16.0, 90.0), 40.0, 13.0),
     "fnlwgt": ((1e4, 1e6), 2e5, 1e5),
@@ -61,12 +64,12 @@ class Adult(NamedTuple):
     test: dict[str, np.ndarray]
 
 
-def read_adult(folder: Path) -> Adult:
-    """The two files of the UCI repository, plain or gzipped."""
-    return Adult(*(_read(folder, name) for name in _FILES))
+def read_adult(folder: Path, dropped: tuple[str, ...] = _DROPPED) -> Adult:
+    """The two files of the UCI repository, plain or gzipped, without the ``dropped`` columns."""
+    return Adult(*(_read(folder, name, dropped) for name in _FILES))
 
 
-def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
+def _read(folder: Path, name: str, dropped: tuple[str, ...]) -> dict[str, np.ndarray]:
     for path, opener in ((folder / name, open), (folder / f"{name}.gz", gzip.open)):
         if path.exists():
             with opener(path, "rt") as lines:
@@ -79,7 +82,7 @@ def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
     whole = [row for row in rows if len(row) == len(_COLUMNS) and "?" not in row]
     columns = dict(zip(_COLUMNS, np.array(whole).T, strict=True))
     numbers = {n: columns[n].astype(float) for n in _DECLARED}
-    return {n: numbers.get(n, columns[n]) for n in _COLUMNS if n not in _DROPPED}
+    return {n: numbers.get(n, columns[n]) for n in _COLUMNS if n not in dropped}
 
 
 def _names(found: Adult) -> list[str]:
@@ -97,19 +100,32 @@ def authors_design(found: Adult) -> tuple[np.ndarray, np.ndarray]:
     Categories one-hot with none dropped, continuous columns z-scored by each table's OWN moments
     (the paper says scaled to (0, 1)), a column of ones. Not private: for comparison only.
     """
+    return _design(found, found.train, False), _design(found, found.test, False)
 
-    def design(columns: dict[str, np.ndarray]) -> np.ndarray:
-        parts = []
-        for name in _names(found):
-            values = columns[name]
-            if name in _DECLARED:
-                parts.append(((values - values.mean()) / values.std())[:, None])
-            else:
-                parts.append(values[:, None] == np.unique(found.train[name]))
-        parts.append(np.ones((len(columns[_TARGET]), 1)))
-        return np.concatenate(parts, 1).astype(np.float32)
 
-    return design(found.train), design(found.test)
+def dpvim_design(found: Adult) -> np.ndarray:
+    """Design matrix of the training rows as DPVIm's authors make it: 96 columns.
+
+    Of `read_adult(folder, DROPPED_BY_DPVIM)`: only education's number is left out. Categories
+    one-hot without the largest, continuous columns z-scored by the table's own moments, which is
+    not private: for comparison only.
+    """
+    return _design(found, found.train, True)
+
+
+def _design(found: Adult, columns: dict[str, np.ndarray], drop_largest: bool) -> np.ndarray:
+    parts = []
+    for name in _names(found):
+        values = columns[name]
+        if name in _DECLARED:
+            parts.append(((values - values.mean()) / values.std())[:, None])
+            continue
+        known, counts = np.unique(found.train[name], return_counts=True)
+        if drop_largest:
+            known = np.delete(known, counts.argmax())
+        parts.append(values[:, None] == known)
+    parts.append(np.ones((len(columns[_TARGET]), 1)))
+    return np.concatenate(parts, 1).astype(np.float32)
 
 
 def declared_schema(found: Adult) -> Schema:

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from noisewise.dpvi import (
-    Assembly,
-    BlockSums,
-    Program,
-    Setting,
-    Settings,
-    Trace,
-    assemble,
-    run_simulated,
-)
+from noisewise.dpvi import Settings
 from noisewise.evaluation import predictive_calibration
-from noisewise.mechanism import Budget, DeviceSource, Mechanism
+from noisewise.mechanism import Budget
 from noisewise.models import Rows, Target, bind, build_target
 from noisewise.models.glm import logistic
 from noisewise.planning import first_guess, reference_rows
@@ -38,6 +25,7 @@ from noisewise.studies.adult import (
 )
 from noisewise.studies.experiments import AUTHORS_NOISE, DELTA, STEPS
 from noisewise.studies.methods import READINGS
+from noisewise.studies.repeats import Repeats, calibrated, fit_repeats
 
 __all__ = ["CalibrationMeasure", "calibration_cell"]
 
@@ -74,9 +62,7 @@ class _Fitted(NamedTuple):
     """A design whose private fits of one table were run, one a seed."""
 
     target: Target
-    assembly: Assembly
-    settings: Settings
-    traces: list[Trace]
+    repeats: Repeats
     reference: Any = None
 
 
@@ -95,7 +81,7 @@ def calibration_cell(
         for name in readings:
             found[name] = _measure(*_posterior_probabilities(name, fitted, design, draws), happened)
         if "naive" in methods:
-            last = np.stack([trace.last[: fitted.target.dim] for trace in fitted.traces])
+            last = np.stack([trace.last[: fitted.target.dim] for trace in fitted.repeats.traces])
             found["naive"] = _measure(_sigmoid(last @ design.T), 0, happened)
     if "dpvim" in methods:
         fitted = _fit_authors(data, _dpvim_settings(), epsilon, None, fits, seed)
@@ -163,66 +149,23 @@ def _fit_planned(data: Adult, epsilon: float, fits: int, seed: int) -> tuple[_Fi
 def _fit(
     rows: Rows, settings: Settings, epsilon: float, noise: float | None, fits: int, seed: int
 ) -> _Fitted:
-    """Private fits of one table with seeded noise: for public data only."""
-    count = len(rows["y"])
     target = build_target(logistic(), {name: column[:4] for name, column in rows.items()})
-    mechanism = Mechanism(
-        clip_norm=settings.clip_norm,
-        sampling_rate=settings.sampling_rate,
-        steps=settings.steps,
-        noise_multiplier=noise,
-    )
-    if noise is None:
-        mechanism = mechanism.calibrate(Budget(epsilon=epsilon, delta=DELTA))
-    ready = assemble(settings, target, mechanism, count, count)
-    source = DeviceSource(count, settings.sampling_rate, ready.program.passes)
-    keys = jax.random.split(jax.random.PRNGKey(seed), fits)
-    traces = []
-    width = 1 if jax.default_backend() == "cpu" else fits
-    for first in range(0, fits, width):
-        blocks, last = jax.device_get(
-            _run_repeats(
-                target,
-                ready.program,
-                source,
-                ready.setting,
-                {name: jnp.asarray(column) for name, column in rows.items()},
-                jnp.asarray(ready.initial, jnp.float32),
-                jnp.asarray(ready.block_schedule()),
-                keys[first : first + width],
-            )
-        )
-        traces += [Trace(BlockSums(*(part[k] for part in blocks)), last[k]) for k in range(width)]
-    return _Fitted(target, ready, settings, traces)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _run_repeats(
-    target: Target,
-    program: Program,
-    source: DeviceSource,
-    setting: Setting,
-    rows: Rows,
-    initial: Array,
-    schedule: Array,
-    keys: Array,
-) -> tuple[BlockSums, Array]:
-    table = target.prepare(rows, setting.constants.frame)
-    return jax.vmap(
-        lambda key: run_simulated(program, setting, source, table, initial, schedule, key)
-    )(keys)
+    mechanism = calibrated(settings, epsilon, DELTA, noise)
+    found = fit_repeats(target, rows, settings, [mechanism], fits, seed)[0]
+    return _Fitted(target, found)
 
 
 def _posterior_probabilities(
     posterior: str, fitted: _Fitted, design: np.ndarray, draws: int
 ) -> tuple[np.ndarray, int]:
     """Predictive probabilities (fits x test rows), eq. (29), and how many fits had not settled."""
-    rngs = [np.random.default_rng([7, k]) for k in range(len(fitted.traces))]
+    assembly, settings, traces = fitted.repeats
+    rngs = [np.random.default_rng([7, k]) for k in range(len(traces))]
     outcomes = infer_many(
         posterior,
-        fitted.traces,
-        fitted.assembly,
-        fitted.settings,
+        traces,
+        assembly,
+        settings,
         draws,
         rngs,
         fitted.reference,

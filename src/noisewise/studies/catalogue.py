@@ -25,19 +25,23 @@ class Column:
 
 @dataclass(frozen=True)
 class Study:
-    """A table (or figure) of the NA-DPVI paper."""
+    """A table (or figure) of the NA-DPVI or the DPVIm paper."""
 
     name: str
     title: str
     kind: str
-    """``coverage`` of simulated tables, ``calibration`` on test rows, or ``gradients`` (Fig. 1)."""
+    """``coverage`` of simulated tables, ``calibration`` on test rows, ``gradients`` (Fig. 1), or
+    ``rules``: gradient rules compared, by the comparison of the same name."""
     columns: tuple[Column, ...]
     methods: tuple[str, ...]
-    """Those that are run unless others are asked for."""
+    """Those that are run unless others are asked for; gradient rules, where those are compared."""
     more_methods: tuple[str, ...]
     """Those that are run when they are asked for, because they are slow or for comparison."""
     fits: int
     """The paper's number of fits a column."""
+    epochs: int | None = None
+    """The paper's length of a fit, where rules are compared: each epoch draws every record once on
+    average."""
 
     def at(self, epsilons: tuple[float, ...]) -> Study:
         """The same study at other budgets; the paper's figures stay where they apply."""
@@ -161,6 +165,36 @@ STUDIES = {
             methods=(),
             more_methods=(),
             fits=1,
+        ),
+        Study(
+            name="adult",
+            title="DPVIm, Fig. 5: gradient rules for a logistic regression on UCI Adult",
+            kind="rules",
+            columns=tuple(Column(epsilon) for epsilon in (1.0, 2.0, 4.0, 10.0)),
+            methods=("vanilla", "preconditioned", "natural", "aligned", "aligned_natural"),
+            more_methods=(),
+            fits=50,
+            epochs=4000,
+        ),
+        Study(
+            name="data-sharing",
+            title="DPVIm, Figs. 1 to 3: gradient rules for a generative model, and its tables",
+            kind="rules",
+            columns=tuple(Column(epsilon) for epsilon in (1.0, 2.0, 4.0, 10.0)),
+            methods=("vanilla", "preconditioned", "natural", "aligned", "aligned_natural"),
+            more_methods=(),
+            fits=10,
+            epochs=1000,
+        ),
+        Study(
+            name="full-rank",
+            title="DPVIm, Fig. 6: full-rank guides for a linear regression",
+            kind="rules",
+            columns=(Column(1.0),),
+            methods=("vanilla", "aligned"),
+            more_methods=("preconditioned",),
+            fits=50,
+            epochs=1000,
         ),
     )
 }

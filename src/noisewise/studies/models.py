@@ -1,11 +1,13 @@
-"""The NA-DPVI paper's models in its own unconstrained coordinates (App. H.5).
+"""The papers' models where they differ from noisewise's own.
 
-NumPyro would take logarithms and break sticks; the authors took inverse softplus and log ratios. A
-latent that is already unconstrained keeps the model's meaning and fixes the coordinates.
+NA-DPVI's are in its own unconstrained coordinates (App. H.5): NumPyro would take logarithms and
+break sticks; the authors took inverse softplus and log ratios. A latent that is already
+unconstrained keeps the model's meaning and fixes the coordinates.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,14 +19,23 @@ from jax import Array
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import SoftplusTransform, Transform
 
+from noisewise.models.glm import Glm
+
 __all__ = [
+    "GammaNoiseRegression",
     "beta_bernoulli_logit",
     "dirichlet_categorical_ratios",
     "gamma_exponential_softplus",
     "log_ratios",
     "normal_regression_softplus",
+    "softplus",
     "softplus_inverse",
 ]
+
+
+def softplus(value: np.ndarray) -> np.ndarray:
+    """log(1 + exp(value)), without overflow."""
+    return np.logaddexp(0.0, value)
 
 
 def softplus_inverse(value: np.ndarray) -> np.ndarray:
@@ -105,3 +116,17 @@ def normal_regression_softplus(X: Any, y: Any = None) -> None:
     weights = numpyro.sample("weights", dist.Normal(0, spread).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("records", X.shape[0]):
         numpyro.sample("y", dist.Normal(X @ weights, variance**0.5), obs=y)
+
+
+@dataclass(frozen=True)
+class GammaNoiseRegression(Glm):
+    """DPVIm's linear regression (eqs. J.1 to J.3): weights N(0, I), sd of the noise
+    Gamma(0.1, 0.1). A record's gradient is that of `Glm`, in closed form."""
+
+    family: str = "linear"
+
+    def __call__(self, X: Any, y: Any = None) -> None:
+        weights = numpyro.sample("weights", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+        noise = numpyro.sample("noise", dist.Gamma(0.1, 0.1))
+        with numpyro.plate("records", X.shape[0]):
+            numpyro.sample("y", self.likelihood(X @ weights, noise), obs=y)

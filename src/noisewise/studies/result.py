@@ -14,6 +14,7 @@ from noisewise.studies.catalogue import Column, Study
 from noisewise.studies.experiments import EXPERIMENTS
 from noisewise.studies.measures import CoverageMeasure
 from noisewise.studies.methods import LABELS
+from noisewise.studies.text import markdown_table
 
 __all__ = ["Measure", "StudyResult", "column_label"]
 
@@ -89,7 +90,7 @@ class StudyResult:
                     cell += f" ({mean:.3f} ± {sd:.3f})"
                 cells.append(cell)
             lines.append([LABELS[name], *cells])
-        return _table(lines)
+        return markdown_table(lines)
 
     def _details(self) -> str:
         rows = []
@@ -98,7 +99,7 @@ class StudyResult:
                 found = measures[name]
                 rows.append([column_label(column), LABELS[name], *_detail_cells(found)])
         heads = _COVERAGE_HEADS if self.study.kind == "coverage" else _CALIBRATION_HEADS
-        return _table([["", "method", *heads], *rows])
+        return markdown_table([["", "method", *heads], *rows])
 
     def _footnote(self) -> str:
         floors = {f"{found.floor:.3f}" for measures in self.measures for found in measures.values()}
@@ -147,8 +148,3 @@ def _range(values: np.ndarray, digits: int) -> str:
     if len(values) == 1:
         return f"{low:.{digits}f}"
     return f"{low:.{digits}f} to {high:.{digits}f}"
-
-
-def _table(lines: list[list[str]]) -> str:
-    head, *body = ("| " + " | ".join(cells) + " |" for cells in lines)
-    return "\n".join([head, "|" + " --- |" * len(lines[0]), *body])

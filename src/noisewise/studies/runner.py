@@ -5,63 +5,99 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
 from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.studies.calibration import calibration_cell
 from noisewise.studies.catalogue import STUDIES, Study
+from noisewise.studies.comparison import ComparisonResult, load_part, save_part
+from noisewise.studies.comparisons import COMPARISONS
 from noisewise.studies.experiments import EXPERIMENTS
 from noisewise.studies.gradients import GradientsResult, run_gradients
 from noisewise.studies.measures import measure_coverage
 from noisewise.studies.methods import READINGS, Task, run_methods
 from noisewise.studies.result import Measure, StudyResult
+from noisewise.studies.rules import Line, Options, Part, joined
 
 __all__ = ["run", "run_study"]
+
+AnyResult = StudyResult | GradientsResult | ComparisonResult
+Work = TypeVar("Work")
+Outcome = TypeVar("Outcome")
 
 
 def run_study(
     name: str,
     *,
-    fits: int | None = None,
     epsilons: Sequence[float] = (),
     methods: Sequence[str] = (),
-    draws: int = 1000,
-    seed: int = 1,
-    data: str | Path | None = None,
-    jobs: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> StudyResult | GradientsResult:
-    """Run a study of the paper: its table with its rivals, and noisewise's own defaults.
+    **options: Any,
+) -> AnyResult:
+    """Run a study of a paper: its table or figure with its rivals, and noisewise's own defaults.
 
-    ``fits`` is the number of simulated data sets (repeats for ``table3``) a column, by default the
-    paper's. ``data`` is the folder of the UCI Adult files, which only ``table3`` needs. Columns
-    and methods run side by side in ``jobs`` processes, by default as many as there are cores.
-    Everything is simulated or public, and noise is seeded: nothing here is a private release.
+    ``epsilons`` and ``methods`` (gradient rules, where those are compared) replace the paper's;
+    `run` says what else can be set.
     """
     one_of("study", name, tuple(STUDIES))
     study = STUDIES[name].at(tuple(epsilons)).with_methods(tuple(methods))
-    return run(study, fits=fits, draws=draws, seed=seed, data=data, jobs=jobs, progress=progress)
+    return run(study, **options)
 
 
 def run(
     study: Study,
     *,
     fits: int | None = None,
+    epochs: int | None = None,
     draws: int = 1000,
     seed: int = 1,
     data: str | Path | None = None,
     jobs: int | None = None,
+    keep: Path | None = None,
+    resume: bool = False,
+    parts: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
-) -> StudyResult | GradientsResult:
-    """The same for a study that was put together by hand."""
+) -> AnyResult:
+    """Run a study as the catalogue has it, or put together by hand.
+
+    ``fits`` is the number of simulated data sets or repeats a column, by default the paper's;
+    ``epochs`` the length of a fit, where rules are compared. ``data`` is the folder of a study's
+    table. Parts run side by side in ``jobs`` processes, by default as many as there are cores.
+    Where rules are compared, finished parts are written to ``keep`` at once, and with ``resume``
+    those that are there already, from the same options, are not run again; ``parts`` names those
+    to run, if not all (``starts`` of data-sharing, ``d100-density0.8`` of full-rank).
+    Everything is simulated or public, and noise is seeded: nothing here is a private release.
+    """
+    if study.kind != "rules" and (epochs is not None or resume or parts):
+        raise NoisewiseError(
+            f"study {study.name} compares no rules: drop --epochs, --parts and --resume"
+        )
     if study.kind == "gradients":
         return run_gradients(study, study.columns[0], draws, seed)
     count = study.fits if fits is None else integer_at_least("fits", fits, 2)
     integer_at_least("draws", draws, 50)
     folder = None if data is None else Path(data)
+    if study.kind == "rules":
+        length = study.epochs if epochs is None else integer_at_least("epochs", epochs, 1)
+        assert length is not None  # every comparison of the catalogue has its paper's
+        budgets = tuple(column.epsilon for column in study.columns)
+        options = Options(study.methods, budgets, count, length, draws, seed, folder)
+        return _run_rules(study, options, tuple(parts), jobs, keep, resume, progress)
+    return _run_table(study, count, draws, seed, folder, jobs, progress)
+
+
+def _run_table(
+    study: Study,
+    count: int,
+    draws: int,
+    seed: int,
+    folder: Path | None,
+    jobs: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> StudyResult:
     if study.kind == "calibration" and folder is None:
         raise NoisewiseError(
             f"study {study.name} needs the folder of UCI's Adult files: --data DIR"
@@ -71,13 +107,14 @@ def run(
         for place in range(len(study.columns))
         for methods in _groups(study.methods)
     ]
-    if jobs is None:
-        jobs = min(len(tasks), os.cpu_count() or 1)
+    jobs = _processes(jobs, len(tasks))
     start = time.perf_counter()
     measures: list[dict[str, Measure]] = [{} for _ in study.columns]
     seconds: list[dict[str, float]] = [{} for _ in study.columns]
     devices = set()
-    for done, (task, found) in enumerate(zip(tasks, _side_by_side(tasks, jobs), strict=True)):
+    for done, (task, found) in enumerate(
+        zip(tasks, _side_by_side(_run_part, tasks, jobs), strict=True)
+    ):
         measures[task.place] |= found.measures
         seconds[task.place]["+".join(task.methods)] = found.seconds
         devices.add(found.device)
@@ -120,17 +157,23 @@ def _groups(methods: tuple[str, ...]) -> list[tuple[str, ...]]:
     return ([same] if same else []) + [(name,) for name in methods if name not in same]
 
 
-def _side_by_side(tasks: list[_Part], jobs: int) -> Iterator[_Found]:
+def _processes(jobs: int | None, tasks: int) -> int:
+    return max(1, min(tasks, os.cpu_count() or 1)) if jobs is None else jobs
+
+
+def _side_by_side(
+    work: Callable[[Work], Outcome], tasks: Sequence[Work], jobs: int
+) -> Iterator[Outcome]:
     """Parts in order, each as soon as it and those before it are there."""
     if jobs == 1:
-        yield from (_run_part(task) for task in tasks)
+        yield from (work(task) for task in tasks)
         return
     import joblib
 
     # Several processes share a GPU: none may take all of its memory at once.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
-    yield from parallel(joblib.delayed(_run_part)(task) for task in tasks)
+    yield from parallel(joblib.delayed(work)(task) for task in tasks)
 
 
 def _run_part(part: _Part) -> _Found:
@@ -148,3 +191,83 @@ def _run_part(part: _Part) -> _Found:
         fitted = run_methods(part.methods, task)
         measures |= {name: measure_coverage(each, part.seed) for name, each in fitted.items()}
     return _Found(measures, time.perf_counter() - start, jax.devices()[0].device_kind)
+
+
+class _RuleOutcome(NamedTuple):
+    """A part's lines, and where and how long they were made."""
+
+    lines: list[Line]
+    run: dict[str, Any]
+
+
+def _run_rules(
+    study: Study,
+    options: Options,
+    variants: tuple[str, ...],
+    jobs: int | None,
+    keep: Path | None,
+    resume: bool,
+    progress: Callable[[int, int], None] | None,
+) -> ComparisonResult:
+    comparison = COMPARISONS[study.name]
+    if comparison.needs_data and options.folder is None:
+        raise NoisewiseError(f"study {study.name} needs {comparison.needs_data}: --data DIR")
+    parts = _chosen(study, comparison.parts(options), variants)
+    folder = keep / f"{study.name}-parts" if keep else None
+    found: dict[Part, _RuleOutcome] = {}
+    if folder is not None and resume:
+        before = {part: load_part(_path(folder, part), _asked(part, options)) for part in parts}
+        found = {part: _RuleOutcome(*known) for part, known in before.items() if known is not None}
+    waiting = [part for part in parts if part not in found]
+    prepared = comparison.prepare(options) if waiting else None
+    work = partial(_run_rule_part, study.name, options, prepared, folder)
+    outcomes = _side_by_side(work, waiting, _processes(jobs, len(waiting)))
+    for part, outcome in zip(waiting, outcomes, strict=True):
+        found[part] = outcome
+        if progress is not None:
+            progress(len(found), len(parts))
+    about = {
+        **{name: value for name, value in options._asdict().items() if name != "folder"},
+        "device": ", ".join(sorted({outcome.run["device"] for outcome in found.values()})),
+        "seconds": sum(outcome.run["seconds"] for outcome in found.values()),
+        "seconds_by_part": {part.label: found[part].run["seconds"] for part in parts},
+    }
+    lines = joined(line for part in parts for line in found[part].lines)
+    return ComparisonResult(study, comparison, tuple(lines), about)
+
+
+def _chosen(study: Study, parts: list[Part], variants: tuple[str, ...]) -> list[Part]:
+    known = tuple(dict.fromkeys(part.variant for part in parts if part.variant))
+    for name in variants:
+        if name not in known:
+            offered = f"choose from {', '.join(known)}" if known else "it has none: drop --parts"
+            raise NoisewiseError(f"study {study.name} has no part '{name}': {offered}")
+    return [part for part in parts if not variants or part.variant in variants]
+
+
+def _asked(part: Part, options: Options) -> dict[str, Any]:
+    """What a saved part must have been asked for to be taken up again; which other rules ran
+    beside it, and where the data lay, does not matter."""
+    kept = ("fits", "epochs", "draws", "seed")
+    return {
+        "part": part.label,
+        "epsilons": list(options.epsilons),
+        **{name: getattr(options, name) for name in kept},
+    }
+
+
+def _path(folder: Path, part: Part) -> Path:
+    return folder / f"{part.label}.json"
+
+
+def _run_rule_part(
+    name: str, options: Options, prepared: Any, folder: Path | None, part: Part
+) -> _RuleOutcome:
+    """In its own process, which also writes it: parts need not wait for those before them."""
+    start = time.perf_counter()
+    lines = COMPARISONS[name].run(part, options, prepared)
+    device = jax.devices()[0].device_kind
+    run = {"seconds": time.perf_counter() - start, "device": device}
+    if folder is not None:
+        save_part(_path(folder, part), _asked(part, options), lines, run)
+    return _RuleOutcome(lines, run)

@@ -78,44 +78,17 @@ def coverage(
             features=features,
             public_sample=public_sample,
         )
-    if isinstance(plan, Plan):
-        plan.check(resolved, built.dim, public_sample)
-        plan.warn_if_it_does_not_fit(like, n, budget)
-        settings = plan.settings
-    else:
-        plan.check_dimension(built.dim)
-        settings = plan
+    settings = _checked_settings(plan, resolved, built.dim, like, n, budget, public_sample)
     check_method(posterior, settings)
     others = count_cost(like, budget)
     spec = Spec(resolved, view, settings, n, budget, others, posterior, draws, seed)
     groups = Groups(spec, None if folder is None else Path(folder))
-    missing = sorted(set(range(simulations)) - groups.done())
-    size = spec.simulator().group if group is None else integer_at_least("group", group, 1)
-    if progress is not None:
-        progress(simulations - len(missing), simulations)
-    for numbers, fits in _finished(spec, list(split(missing, size)), jobs, backend):
-        groups.add(numbers, fits)
-        if progress is not None:
-            progress(min(len(groups.done()), simulations), simulations)
+    size = None if group is None else integer_at_least("group", group, 1)
+    _fill(groups, spec, simulations, size, jobs, backend, progress)
     found = groups.collect(simulations)
     predictive = None
     if test_rows:
         predictive = predict_new_records(built, view, found, test_rows, seed)
-    about = {
-        "model": model_name(resolved),
-        "rows": n,
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-        "adjacency": budget.adjacency,
-        "simulations": simulations,
-        "draws": draws,
-        "seed": seed,
-        "posterior": posterior,
-        "covariates": "from the schema" if public_sample is None else "from the public sample",
-        "steps": settings.steps,
-        "clip_norm": settings.clip_norm,
-        "recalibrated": settings.recalibrates,
-    }
     return Coverage(
         truth=found.truth,
         draws=found.draws,
@@ -124,9 +97,66 @@ def coverage(
         status=found.status,
         labels=tuple(built.labels),
         single_release_sd=sketch(built, view, n, budget).release_sd,
-        about=about,
+        about=_about(spec, simulations, public_sample),
         predictive=predictive,
     )
+
+
+def _checked_settings(
+    plan: Plan | Settings,
+    model: Callable[..., Any],
+    dim: int,
+    like: Schema,
+    n: int,
+    budget: Budget,
+    public_sample: PublicSample | None,
+) -> Settings:
+    """The settings to run, if they are made for this model; a warning if not for these numbers."""
+    if isinstance(plan, Settings):
+        plan.check_dimension(dim)
+        return plan
+    plan.check(model, dim, public_sample)
+    plan.warn_if_it_does_not_fit(like, n, budget)
+    return plan.settings
+
+
+def _about(spec: Spec, simulations: int, public_sample: PublicSample | None) -> dict[str, Any]:
+    """What was run, for the page."""
+    return {
+        "model": model_name(spec.model),
+        "rows": spec.rows,
+        "epsilon": spec.budget.epsilon,
+        "delta": spec.budget.delta,
+        "adjacency": spec.budget.adjacency,
+        "simulations": simulations,
+        "draws": spec.draws,
+        "seed": spec.seed,
+        "posterior": spec.posterior,
+        "covariates": "from the schema" if public_sample is None else "from the public sample",
+        "steps": spec.settings.steps,
+        "clip_norm": spec.settings.clip_norm,
+        "recalibrated": spec.settings.recalibrates,
+    }
+
+
+def _fill(
+    groups: Groups,
+    spec: Spec,
+    simulations: int,
+    size: int | None,
+    jobs: int,
+    backend: str,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Run every simulated fit that is not there yet; by default as many at once as memory holds."""
+    missing = sorted(set(range(simulations)) - groups.done())
+    if progress is not None:
+        progress(simulations - len(missing), simulations)
+    parts = list(split(missing, size or spec.simulator().group))
+    for numbers, fits in _finished(spec, parts, jobs, backend):
+        groups.add(numbers, fits)
+        if progress is not None:
+            progress(min(len(groups.done()), simulations), simulations)
 
 
 def _finished(spec: Spec, groups: list[list[int]], jobs: int, backend: str) -> Iterator[Any]:

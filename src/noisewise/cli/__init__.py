@@ -1,0 +1,54 @@
+"""The command line: parse, call, print; no maths."""
+
+import typer
+
+from noisewise.cli.demonstration import demo
+from noisewise.cli.fitting import fit, report, verify
+from noisewise.cli.planning import plan
+from noisewise.cli.studies import study
+from noisewise.cli.synthesis import synthesize
+from noisewise.cli.validation import coverage
+
+__all__ = ["app", "main"]
+
+_HELP = """
+Differentially private Bayesian inference that knows its own noise.
+
+A schema declares what is publicly known about a table: types, bounds,
+categories; never anything read from it. A fit spends an (epsilon, delta)
+budget on the table once and returns a posterior whose error bars include the
+privacy noise, with a certificate of what was spent.
+
+[bold]Start here[/bold]
+
+  noisewise demo            real health data, two minutes, one HTML report
+  noisewise plan people.toml --rows 20000 --target visited --epsilon 1
+  noisewise fit people.csv --schema people.toml --model logistic \\
+            --target visited --epsilon 1 --delta 1e-6 -o out
+  noisewise verify out      recompute the certificate's epsilon
+  noisewise report out      write the report again
+  noisewise synthesize out  synthetic tables, at no further privacy cost
+  noisewise coverage people.toml --rows 20000 --target visited --epsilon 1
+
+[bold]A schema[/bold] (people.toml)
+
+  \\[columns.age]               \\[columns.sex]
+  type = "real"               type = "category"
+  bounds = \\[0, 100]           categories = \\["f", "m"]
+  mean = 45  # public guess
+  sd = 15                     \\[columns.visited]
+                              type = "binary"
+"""
+
+app = typer.Typer(
+    help=_HELP, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
+)
+
+# The order here is the order of the help page.
+for command in (fit, plan, coverage, synthesize, study, report, verify, demo):
+    app.command()(command)
+
+
+def main() -> None:
+    """Entry point."""
+    app()

@@ -1,0 +1,127 @@
+"""`fit`, `report` and `verify`: spend a budget on a table, and look at what came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise._validate import NoisewiseError
+from noisewise.cli.common import (
+    Adjacency,
+    Delta,
+    Epsilon,
+    Features,
+    Model,
+    PublicRows,
+    Target,
+    escaped,
+    listed,
+    one_line_errors,
+    out,
+    progress_bar,
+    read_public_sample,
+    table_of,
+)
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="The table: .csv, .csv.gz or .parquet.")],
+    schema: Annotated[Path, typer.Option(help="Declared columns: a TOML file.")],
+    epsilon: Epsilon,
+    output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the result.")],
+    model: Model = "logistic",
+    target: Target = None,
+    delta: Delta = 1e-6,
+    features: Features = None,
+    adjacency: Adjacency = "add-remove",
+    plan: Annotated[
+        Path | None, typer.Option(help="A plan file of `noisewise plan`; else a quick one is made.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps (4000).")] = None,
+    public_sample: PublicRows = None,
+    clamp: Annotated[
+        bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
+    ] = False,
+    insecure_seed: Annotated[
+        int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
+    ] = None,
+) -> None:
+    """Fit a model to a table under differential privacy; save posterior, certificate and report."""
+    with one_line_errors():
+        from noisewise.data import Schema, Table
+        from noisewise.fitting import fit as run_fit
+        from noisewise.mechanism import Budget
+        from noisewise.planning import Plan
+        from noisewise.storage import check_free
+
+        check_free(output)
+        if public_sample is not None and public_sample.resolve() == data.resolve():
+            raise NoisewiseError(
+                f"the public sample {public_sample} is the table itself: its rows are not public"
+            )
+        budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
+        planned = None if plan is None else Plan.load(plan)
+        declared = Schema.from_toml(schema)
+        table = Table.read(data, declared, clamp=clamp)
+        with progress_bar("Private fit") as progress:
+            result = run_fit(
+                model,
+                table,
+                budget=budget,
+                target=target,
+                features=listed(features),
+                plan=planned,
+                steps=steps,
+                public_sample=read_public_sample(public_sample, declared),
+                insecure_seed=insecure_seed,
+                progress=progress,
+            )
+        result.save(output)
+        result.report(output / "report.html")
+        _show_summary(result)
+        out.print(f"\nSaved to {output}; open {output / 'report.html'}")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The page (FOLDER/report.html).")
+    ] = None,
+) -> None:
+    """Write the HTML report of a saved result."""
+    with one_line_errors():
+        from noisewise.result import Result
+
+        path = Result.load(folder).report(output or folder / "report.html")
+        out.print(f"Wrote {path}")
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+) -> None:
+    """Recompute a saved result's epsilon from its ledger; exits with 1 if the claim fails."""
+    with one_line_errors():
+        from noisewise.result import Result
+
+        certificate = Result.load(folder).privacy
+        check = certificate.verify()
+        out.print(str(certificate), highlight=False, markup=False)
+        out.print(str(check), highlight=False, markup=False)
+        if not (check.holds and certificate.private):
+            raise typer.Exit(1)
+
+
+def _show_summary(result: Any) -> None:
+    kinds = {"naive": "Plain DPVI", "averaged": "DPVIm's averaged posterior"}
+    kind = kinds.get(result.asked.get("posterior", ""), "Noise-aware posterior")
+    out.print(f"\n{kind}")
+    grid = table_of("parameter", "mean", "sd", "95% interval")
+    for name, row in result.summary().iterrows():
+        interval = f"[{row['lower']:.4g}, {row['upper']:.4g}]"
+        cells = (f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
+        grid.add_row(*(escaped(cell) for cell in (str(name), *cells)))
+    out.print(grid)
+    out.print(str(result.privacy), highlight=False, markup=False)
+    out.print(f"\nStatus: {result.status.words}.")

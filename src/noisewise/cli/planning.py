@@ -1,0 +1,88 @@
+"""`plan`: choose every setting on simulated data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise.cli.common import (
+    Adjacency,
+    Delta,
+    Epsilon,
+    Features,
+    Model,
+    PublicRows,
+    Target,
+    check_page,
+    escaped,
+    listed,
+    one_line_errors,
+    out,
+    progress_bar,
+    read_public_sample,
+    table_of,
+)
+
+
+def plan(
+    schema: Annotated[Path, typer.Argument(help="Declared columns: a TOML file.")],
+    rows: Annotated[int, typer.Option(help="Rows to plan for, from public knowledge.")],
+    epsilon: Epsilon,
+    model: Model = "logistic",
+    target: Target = None,
+    delta: Delta = 1e-6,
+    features: Features = None,
+    adjacency: Adjacency = "add-remove",
+    fits: Annotated[
+        int, typer.Option(help="Simulated fits for each design; 0 is a quick guess.")
+    ] = 24,
+    recalibrate: Annotated[
+        int, typer.Option(help="Fresh simulated fits of the best design, to recalibrate by.")
+    ] = 128,
+    steps: Annotated[int, typer.Option(help="Number of steps of the fit.")] = 4000,
+    public_sample: PublicRows = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = Path(
+        "plan.toml"
+    ),
+) -> None:
+    """Choose every setting on simulated data and forecast the error bars; touches no row."""
+    with one_line_errors():
+        from noisewise.data import Schema
+        from noisewise.mechanism import Budget
+        from noisewise.planning import plan as make_plan
+
+        check_page(output, ".toml")
+        declared = Schema.from_toml(schema)
+        with progress_bar("Simulated fits") as progress:
+            made = make_plan(
+                model,
+                like=declared,
+                n=rows,
+                budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
+                target=target,
+                features=listed(features),
+                public_sample=read_public_sample(public_sample, declared),
+                steps=steps,
+                fits=fits,
+                recalibrate=recalibrate,
+                progress=progress,
+            )
+        page = made.report(made.save(output).with_suffix(".html"))
+        sample = "" if public_sample is None else f" --public-sample {public_sample}"
+        _show_forecast(made.forecast)
+        out.print(
+            f"\nSaved to {output}; open {page}\n"
+            f"Next: noisewise fit DATA --plan {output}{sample} ..."
+        )
+
+
+def _show_forecast(forecast: Any) -> None:
+    source = f"{forecast.fits} simulated fits" if forecast.fits else "an analytic guess"
+    out.print(f"\nForecast, on the unconstrained scale, from {source}")
+    grid = table_of("parameter", "sd before", "expected sd", "one release's")
+    columns = (forecast.prior_sd, forecast.sd, forecast.single_release_sd)
+    for name, *sds in zip(forecast.labels, *columns, strict=True):
+        grid.add_row(escaped(name), *(f"{sd:.3g}" for sd in sds))
+    out.print(grid)

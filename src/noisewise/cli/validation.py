@@ -1,0 +1,109 @@
+"""`coverage`: are the error bars right?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise.cli.common import (
+    Adjacency,
+    Delta,
+    Epsilon,
+    Features,
+    Model,
+    PublicRows,
+    Target,
+    check_page,
+    escaped,
+    listed,
+    one_line_errors,
+    out,
+    progress_bar,
+    read_public_sample,
+    table_of,
+)
+
+
+def coverage(
+    schema: Annotated[Path, typer.Argument(help="Declared columns: a TOML file.")],
+    rows: Annotated[int, typer.Option(help="Rows of each simulated table.")],
+    epsilon: Epsilon,
+    model: Model = "logistic",
+    target: Target = None,
+    delta: Delta = 1e-6,
+    features: Features = None,
+    adjacency: Adjacency = "add-remove",
+    plan: Annotated[
+        Path | None, typer.Option(help="A plan file of `noisewise plan`; else one is made first.")
+    ] = None,
+    simulations: Annotated[int, typer.Option(help="Simulated tables, each fitted.")] = 500,
+    test_rows: Annotated[
+        int, typer.Option(help="New records a table to check predictions with (yes or no).")
+    ] = 0,
+    public_sample: PublicRows = None,
+    seed: Annotated[int, typer.Option(help="Of the simulation; no data are involved.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one a core.")] = 1,
+    backend: Annotated[str, typer.Option(help="joblib's: loky, dask or ray.")] = "loky",
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep finished groups here; a killed run goes on.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path(
+        "coverage.html"
+    ),
+) -> None:
+    """Are the error bars right? Private fits of simulated tables against the truth; no row read."""
+    with one_line_errors():
+        from noisewise.data import Schema
+        from noisewise.mechanism import Budget
+        from noisewise.planning import Plan
+        from noisewise.validation import coverage as run_coverage
+
+        check_page(output, ".html")
+        declared = Schema.from_toml(schema)
+        with progress_bar("Simulated fits") as progress:
+            found = run_coverage(
+                model,
+                like=declared,
+                n=rows,
+                budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
+                target=target,
+                features=listed(features),
+                plan=None if plan is None else Plan.load(plan),
+                simulations=simulations,
+                public_sample=read_public_sample(public_sample, declared),
+                test_rows=test_rows,
+                seed=seed,
+                jobs=jobs,
+                backend=backend,
+                folder=folder,
+                progress=progress,
+            )
+        page = found.report(output)
+        _show_coverage(found)
+        out.print(f"\nPage: {page}")
+
+
+def _show_coverage(found: Any) -> None:
+    scores = found.scores
+    out.print(f"\n{found.verdict.words}", style="bold", highlight=False, markup=False)
+    for line in found.verdict.lines:
+        out.print(f"- {line}", highlight=False, markup=False)
+    out.print(
+        f"joint coverage RMSE {found.rmse:.3f} (a perfect posterior: {found.floor:.3f}); floors of "
+        f"z mean {scores.z_mean_floor:.2f} and z sd {scores.z_sd_floor:.2f}; "
+        f"{scores.failed} of {scores.fits} fits failed",
+        highlight=False,
+    )
+    headings = ("parameter", "z mean", "z sd", "error", "reported sd", "bound", "plain z sd")
+    grid = table_of(*headings)
+    for row in found.table():
+        grid.add_row(
+            escaped(row["parameter"]),
+            f"{row['z_mean']:.2f}",
+            f"{row['z_sd']:.2f}",
+            *(f"{row[name]:.3g}" for name in ("error", "reported_sd", "single_release_sd")),
+            f"{row['plain_z_sd']:.2f}",
+        )
+    out.print(grid)

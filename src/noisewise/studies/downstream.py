@@ -1,0 +1,54 @@
+"""What an analyst finds in synthetic tables, against the original one (dpvim.txt App. I)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisewise.models import Mixture, Rows, RowView, Target
+from noisewise.studies.poisson_optimum import Cells, cells_of
+from noisewise.synthetic.combining import pool
+from noisewise.synthetic.generator import Generator
+
+__all__ = ["downstream_rmse", "poisson_coefficients", "regression_cells"]
+
+_TOGETHER = 10
+"""Tables drawn at once: a matter of memory."""
+
+
+def regression_cells(model: Mixture, columns: Rows) -> Cells:
+    """The table as the regression of its target sees it, rows alike put together."""
+    assert model.target is not None
+    design = model.design_matrix([np.asarray(columns[each.name]) for each in model.features])
+    return cells_of(np.asarray(design), np.asarray(columns[model.target]))
+
+
+def poisson_coefficients(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients and their variances by statsmodels, from cells: the same as from rows."""
+    import statsmodels.api as sm
+
+    fitted = sm.GLM(
+        cells.total, cells.design, family=sm.families.Poisson(), offset=np.log(cells.rows)
+    ).fit()
+    return np.asarray(fitted.params), np.asarray(fitted.bse) ** 2
+
+
+def downstream_rmse(
+    target: Target,
+    view: RowView,
+    thetas: np.ndarray,
+    rows: int,
+    original: np.ndarray,
+    seed: int,
+) -> float:
+    """Draw a table of so many rows at every theta, regress in each, pool by Rubin's rules; the
+    root mean square of the pooled coefficients minus the ``original`` ones."""
+    assert isinstance(target.model, Mixture)
+    generator = Generator(target, view)
+    found = []
+    for first in range(0, len(thetas), _TOGETHER):
+        some = np.asarray(thetas[first : first + _TOGETHER], np.float32)
+        numbers = range(first, first + len(some))
+        for drawn in generator.draw(some, rows, seed, numbers):
+            found.append(poisson_coefficients(regression_cells(target.model, drawn.columns)))
+    estimates, variances = (np.stack(part) for part in zip(*found, strict=True))
+    return float(np.sqrt(np.mean((pool(estimates, variances).estimate - original) ** 2)))

@@ -1,0 +1,139 @@
+"""Columns cut into cells, by what was released alone: categories, counts, bins of real numbers."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisewise.data import Column, Schema
+
+__all__ = ["Cells", "cut"]
+
+_MOST_CELLS = 12
+_BINS = 10
+_COARSE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """How one column (or one entry of a vector column) is cut."""
+
+    name: str
+    column: str
+    entry: int
+    """Place of the entry in a row of the column."""
+    labels: tuple[str, ...]
+    codes: np.ndarray | None = None
+    """Category columns: the cell of each code, rare ones together in the last."""
+    edges: np.ndarray | None = None
+    """Numbers: a value belongs to the cell after the last edge that is not above it."""
+    coarse: np.ndarray | None = None
+    """Fewer edges, for tables of two columns."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether means and sds of the column make sense."""
+        return self.edges is not None
+
+    def values(self, columns: dict[str, np.ndarray]) -> np.ndarray:
+        """This entry's values, one a row."""
+        found = columns[self.column]
+        return found.reshape(len(found), -1)[:, self.entry]
+
+    def place(self, values: np.ndarray) -> np.ndarray:
+        """The cell of each value."""
+        if self.codes is not None:
+            return self.codes[values]
+        assert self.edges is not None
+        return np.searchsorted(self.edges, values, side="right")
+
+    def place_coarsely(self, values: np.ndarray) -> np.ndarray:
+        """The cell of each value where fewer are wanted."""
+        return self.place(values) if self.coarse is None else _bin(self.coarse, values)
+
+    @property
+    def coarse_count(self) -> int:
+        """How many cells `place_coarsely` knows."""
+        return len(self.labels) if self.coarse is None else len(self.coarse) + 1
+
+
+def _bin(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.searchsorted(edges, values, side="right")
+
+
+def cut(schema: Schema, pilot: dict[str, np.ndarray]) -> list[Cells]:
+    """Cells for every column, chosen on ``pilot``, rows that were drawn from the posterior."""
+    found = []
+    for column in schema:
+        values = pilot[column.name]
+        flat = values.reshape(len(values), -1)
+        for entry, name in enumerate(column.entry_names):
+            found.append(_cells(column, name, entry, flat[:, entry]))
+    return found
+
+
+def _cells(column: Column, name: str, entry: int, values: np.ndarray) -> Cells:
+    if column.categories is not None:
+        return _categories(column, values)
+    if column.kind == "binary":
+        return Cells(name, name, 0, ("0", "1"), codes=np.arange(2))
+    whole = column.kind == "count"
+    edges = _count_edges(column, values) if whole else _real_edges(values)
+    coarse = np.unique(np.quantile(values, np.arange(1, _COARSE) / _COARSE))
+    if whole:  # between whole numbers, so that the first cell holds the lowest of them
+        coarse = np.unique(np.floor(coarse) + 0.5)
+    labels = _count_labels(column, edges) if whole else _real_labels(edges)
+    return Cells(name, column.name, entry, labels, edges=edges, coarse=coarse)
+
+
+def _categories(column: Column, values: np.ndarray) -> Cells:
+    """Every category, or the most frequent ones and one cell for the rest."""
+    levels = column.categories
+    assert levels is not None
+    if len(levels) <= _MOST_CELLS:
+        codes, labels = np.arange(len(levels)), levels
+    else:
+        counts = np.bincount(values, minlength=len(levels))
+        kept = np.sort(np.argsort(-counts, kind="stable")[: _MOST_CELLS - 1])
+        codes = np.full(len(levels), len(kept))
+        codes[kept] = np.arange(len(kept))
+        rest = f"{len(levels) - len(kept)} others"
+        labels = (*(levels[code] for code in kept), rest)
+    return Cells(column.name, column.name, 0, labels, codes=codes)
+
+
+def _count_edges(column: Column, values: np.ndarray) -> np.ndarray:
+    """Single counts where there are few; else steps of equal width, the tail in one cell."""
+    assert column.bounds is not None
+    low, high = (int(bound) for bound in column.bounds)
+    first, last = (int(end) for end in np.quantile(values, [0.01, 0.99]))
+    first, last = max(first, low), min(max(last, first + 1), high)
+    step = max(1, -(-(last - first + 1) // _BINS))
+    return np.arange(first + step, last + 1, step) - 0.5
+
+
+def _count_labels(column: Column, edges: np.ndarray) -> tuple[str, ...]:
+    assert column.bounds is not None
+    starts = [int(column.bounds[0]), *(int(edge + 0.5) for edge in edges)]
+    ends = [*(start - 1 for start in starts[1:]), int(column.bounds[1])]
+    names = [f"{a:,}" if a == b else f"{a:,} to {b:,}" for a, b in zip(starts, ends, strict=True)]
+    return tuple(names)
+
+
+def _real_edges(values: np.ndarray) -> np.ndarray:
+    """Round numbers, about ten cells between the values that all but one in fifty lie between."""
+    low, high = np.quantile(values, [0.01, 0.99])
+    rough = max(high - low, np.finfo(np.float32).tiny) / _BINS
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = power * next(k for k in (1, 2, 5, 10) if k * power >= 0.999 * rough)
+    first, last = np.floor(low / step) + 1, np.ceil(high / step) - 1
+    return np.arange(first, max(last, first) + 1) * step
+
+
+def _real_labels(edges: np.ndarray) -> tuple[str, ...]:
+    form = ",.0f" if np.abs(edges).max() >= 1e4 else ".4g"
+    shown = [f"{edge:{form}}".replace("-", "−") for edge in edges]
+    middle = [f"{a} to {b}" for a, b in itertools.pairwise(shown)]
+    return (f"below {shown[0]}", *middle, f"{shown[-1]} and above")

@@ -1,0 +1,154 @@
+"""One posterior draw in, one made-up table out, inside everything that the schema declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from noisewise._validate import NoisewiseError
+from noisewise.data import Column, Schema
+from noisewise.models import Rows, RowView, Target
+
+__all__ = ["Drawn", "Generator", "covariates_of"]
+
+_GROUP_VALUES, _WIDEST_GROUP = 2**20, 32
+
+
+class Drawn(NamedTuple):
+    """The columns of one table in the form of `Table.arrays`, and what was moved to bounds."""
+
+    columns: dict[str, np.ndarray]
+    moved: dict[str, float]
+    """Share of a generated column's values that lay outside what the schema allows."""
+
+
+def covariates_of(target: Target, view: RowView) -> list[str]:
+    """Columns that the model takes and does not generate, in the schema's order."""
+    needed: set[str] = set()
+    for argument in set(view.arguments) - target.generated:
+        if argument == "X" and view.encoder is not None:
+            needed |= set(view.encoder.features)
+        else:
+            needed.add(_column_of(view, argument))
+    return [name for name in view.schema.names if name in needed]
+
+
+def _column_of(view: RowView, argument: str) -> str:
+    """The column behind an argument: ``y`` stands for the target."""
+    if argument == "y" and view.encoder is not None and view.encoder.target is not None:
+        return view.encoder.target
+    return argument
+
+
+@dataclass(frozen=True, eq=False)
+class Generator:
+    """A model whose records can be drawn, given its latents and rows for its covariates.
+
+    What the model generates is kept inside the declaration: reals and counts are moved to the
+    nearer bound, counts and binary columns rounded first, categories are codes. Covariates are
+    whole rows of the public sample in ``view.sample``, drawn with replacement.
+    """
+
+    target: Target
+    view: RowView
+
+    @cached_property
+    def generated(self) -> dict[str, str]:
+        """The column behind each argument that the model generates."""
+        return {name: _column_of(self.view, name) for name in sorted(self.target.generated)}
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The tables' columns, generated ones and covariates, in the order of the fit's schema."""
+        kept = {*self.generated.values(), *covariates_of(self.target, self.view)}
+        return Schema(tuple(column for column in self.view.schema if column.name in kept))
+
+    def unconstrained(self, draws: dict[str, np.ndarray]) -> np.ndarray:
+        """Draws by latent as one array, draws x coordinates, refused if one is not a number."""
+        latents = {name: jnp.asarray(values, jnp.float32) for name, values in draws.items()}
+        thetas = np.asarray(self.target.unconstrain(latents))
+        # A probability that single precision rounds to 1 comes back infinite, and maps to 1 again.
+        if np.isnan(thetas).any():
+            raise NoisewiseError(
+                "the result's draws are not all numbers: the fit has failed, and its posterior "
+                "cannot generate anything"
+            )
+        return thetas
+
+    def group(self, rows: int) -> int:
+        """How many tables of so many rows are drawn side by side, so that memory stays bounded."""
+        width = sum(len(column.entry_names) for column in self.schema)
+        return int(np.clip(_GROUP_VALUES // (rows * width), 1, _WIDEST_GROUP))
+
+    def draw(self, thetas: np.ndarray, rows: int, seed: int, numbers: range) -> list[Drawn]:
+        """The tables of these numbers, one for each theta, side by side.
+
+        A table follows from its theta, its number and the seed, up to the rounding of sums, which
+        may depend on how many are drawn together.
+        """
+        seeds = [np.random.SeedSequence([seed, number]) for number in numbers]
+        words = np.stack([each.generate_state(2) for each in seeds])
+        arrays = [self._made_up(np.random.default_rng(each), rows) for each in seeds]
+        tables = [self.view.rows(each) for each in arrays]
+        made_up = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
+        found = jax.device_get(_simulate(self.target, words, thetas, made_up))
+        return [
+            self._settled(columns, {name: values[place] for name, values in found.items()})
+            for place, columns in enumerate(arrays)
+        ]
+
+    def _settled(self, columns: dict[str, np.ndarray], drawn: dict[str, np.ndarray]) -> Drawn:
+        """One table, with what the model generated in its place."""
+        columns, moved = dict(columns), {}
+        for argument, name in self.generated.items():
+            columns[name], moved[name] = _settled(self.schema[name], drawn[argument])
+        return Drawn({column.name: columns[column.name] for column in self.schema}, moved)
+
+    def _made_up(self, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
+        """Covariates from the public sample; in place of generated columns, values of their type
+        that the model does not look at."""
+        arrays = {column.name: column.simulate(rng, rows) for column in self.schema}
+        if self.view.sample is not None:
+            picked = rng.integers(len(next(iter(self.view.sample.values()))), size=rows)
+            known = {name: self.view.sample[name] for name in arrays if name in self.view.sample}
+            arrays |= {name: values[picked] for name, values in known.items()}
+        return arrays
+
+
+@partial(jax.jit, static_argnums=0)
+def _simulate(target: Target, words: Array, thetas: Array, rows: Rows) -> Rows:
+    """What the model generates, for every theta and its own rows."""
+
+    def one(word: Array, theta: Array, table: Rows) -> Rows:
+        key = jax.random.fold_in(jax.random.PRNGKey(word[0]), word[1])
+        drawn = target.simulate(key, theta, table)
+        return {name: drawn[name] for name in target.generated}
+
+    return jax.vmap(one)(words, thetas, rows)
+
+
+def _settled(column: Column, drawn: np.ndarray) -> tuple[np.ndarray, float]:
+    """Values in the declared type and range, and the share that had to be moved."""
+    values = np.asarray(drawn, np.float64)
+    if not np.isfinite(values).all():
+        raise NoisewiseError(
+            f"the model generated values of column '{column.name}' that are not finite: a "
+            "posterior draw is beyond what single precision holds"
+        )
+    whole = values if column.kind == "real" else np.rint(values)
+    low, high = column.bounds or (0, len(column.categories or ("no", "yes")) - 1)
+    inside = np.clip(whole, low, high)
+    moved = float(np.mean(inside != whole))
+    if column.kind == "category" and moved:
+        raise NoisewiseError(
+            f"the model generates more categories of column '{column.name}' than the "
+            f"{high + 1:g} that are declared"
+        )
+    types = {"real": np.float64, "count": np.int64, "binary": np.int8, "category": np.int32}
+    return inside.astype(types[column.kind]), moved

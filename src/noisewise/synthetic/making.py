@@ -1,0 +1,171 @@
+"""From a result to synthetic tables: find the model again, check it, choose posterior draws."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, integer_at_least, shown
+from noisewise.data import PublicSample, Schema
+from noisewise.models import RowView, Target, build_target, model_name, named_model
+from noisewise.planning import row_view
+from noisewise.posterior import Status
+from noisewise.result import Result
+from noisewise.synthetic.generator import Generator, covariates_of
+from noisewise.synthetic.tables import Origin, SyntheticTables
+
+__all__ = ["synthesize"]
+
+
+def synthesize(
+    result: Result,
+    *,
+    copies: int = 100,
+    rows: int | None = None,
+    model: Callable[..., Any] | str | None = None,
+    covariates: PublicSample | None = None,
+    plain: bool = False,
+    seed: int | None = None,
+) -> SyntheticTables:
+    """Synthetic tables from a fit's posterior, at no further privacy cost.
+
+    Each of the ``copies`` is drawn from **one** draw of the noise-aware posterior, so that tables
+    differ from each other by as much as the parameters are uncertain; that is what `combine` reads
+    the error bars from. A table has ``rows`` rows, by default the fit's public number.
+
+    A ready-made model is found again by its name; a function of yours must be passed again, as
+    ``model=`` (or ``"path/to/model.py:function"``). A regression does not generate its
+    covariates: give it rows of theirs that are public, as ``covariates=``, from which whole rows
+    are drawn with replacement.
+
+    ``plain=True`` draws from plain DPVI's posterior, whose tables are too much alike: for
+    comparison only. The ``seed`` makes tables repeatable; it needs no secrecy, for everything here
+    is made from what was released already.
+    """
+    if not isinstance(result, Result):
+        raise NoisewiseError(
+            f"result must be a noisewise.Result, got {type(result).__name__}: "
+            "nw.Result.load(folder) reads a saved one"
+        )
+    integer_at_least("copies", copies, 2)
+    size = integer_at_least("rows", _fitted_rows(result) if rows is None else rows, 1)
+    seed = secrets.randbits(63) if seed is None else integer_at_least("seed", seed, 0)
+    if result.status is Status.DIVERGED:
+        raise NoisewiseError(f"cannot synthesize from this result: {result.status.words}")
+    generator = _generator(result, model, covariates)
+    draws = result.plain if plain else result.draws
+    _check_latents(generator.target, draws)
+    thetas = generator.unconstrained(draws)
+    if copies > len(thetas):
+        raise NoisewiseError(
+            f"copies must be at most the result's {len(thetas)} posterior draws, got {copies}: "
+            "each table needs one of its own"
+        )
+    _warn_of_what_is_wrong(result)
+    order = np.random.default_rng(seed).permutation(len(thetas))
+    origin = Origin(
+        privacy=result.privacy,
+        model=str(result.asked["model"]),
+        rows=_fitted_rows(result),
+        plain=plain or result.asked.get("posterior") == "naive",
+    )
+    return SyntheticTables(generator, thetas[order], copies, rows=size, seed=seed, origin=origin)
+
+
+def _fitted_rows(result: Result) -> int:
+    """The public number of rows: declared, or noised, which may have left none."""
+    return max(int(result.asked["rows"]), 1)
+
+
+def _warn_of_what_is_wrong(result: Result) -> None:
+    """Say loudly what the tables inherit."""
+    if not result.privacy.private:
+        reasons = "; ".join(result.privacy.not_private_because)
+        warnings.warn(f"these tables are NOT PRIVATE: {reasons}", stacklevel=3)
+    if result.status is not Status.OK:
+        warnings.warn(f"in this fit, {result.status.words}", stacklevel=3)
+
+
+def _generator(
+    result: Result, model: Callable[..., Any] | str | None, covariates: PublicSample | None
+) -> Generator:
+    asked = result.asked
+    schema, target = Schema.from_dict(asked["schema"]), asked["target"]
+    features = _features(asked)
+    found = _model(asked["model"], model, schema, target, features)
+    if covariates is not None and not isinstance(covariates, PublicSample):
+        raise NoisewiseError(
+            f"covariates must be a noisewise.PublicSample, got {type(covariates).__name__}: "
+            "wrap rows that are public in one; a Table's are not"
+        )
+    view = row_view(found, schema, target, features, covariates)
+    built = build_target(found, view.simulate(np.random.default_rng(0), 4))
+    _check_covariates(built, view, asked["model"])
+    return Generator(built, view)
+
+
+def _model(
+    name: str,
+    given: Callable[..., Any] | str | None,
+    schema: Schema,
+    target: str | None,
+    features: list[str],
+) -> Callable[..., Any]:
+    """The model that was fitted; never code that a result's file names by itself."""
+    if given is None:
+        try:
+            if ":" in name:
+                raise NoisewiseError("a file is run only if the caller names it")
+            return named_model(name, schema, target, features)
+        except NoisewiseError:
+            raise NoisewiseError(
+                f"the result's model '{name}' is a function of yours, which is not saved with it: "
+                f"pass it again, as model={name} or model='path/to/model.py:{name}'"
+            ) from None
+    found = named_model(given, schema, target, features)
+    if model_name(found) != name:
+        raise NoisewiseError(
+            f"model is '{model_name(found)}', but the result is of '{name}': pass the one that "
+            "was fitted"
+        )
+    return found
+
+
+def _features(asked: dict[str, Any]) -> list[str]:
+    """The columns besides the target that the fit used: those it encoded, or its arguments."""
+    encoded = [entry["column"] for entry in asked["encoding"]]
+    names = encoded if encoded else asked["arguments"]
+    return [name for name in dict.fromkeys(names) if name not in (None, asked["target"])]
+
+
+def _check_covariates(target: Target, view: RowView, name: str) -> None:
+    """Every column that the model does not generate must come from public rows."""
+    needed = covariates_of(target, view)
+    if not target.generated:
+        raise NoisewiseError(
+            f"model '{name}' generates none of its arguments: hand the columns straight to obs="
+        )
+    if not needed and view.sample is not None:
+        raise NoisewiseError(f"model '{name}' generates every column itself: drop the covariates")
+    missing = [column for column in needed if column not in (view.sample or {})]
+    if missing:
+        raise NoisewiseError(
+            f"model '{name}' does not generate {', '.join(map(shown, missing))}: pass covariates=, "
+            'a PublicSample with public rows of them, or fit the model "mixture", which generates '
+            "whole records"
+        )
+
+
+def _check_latents(target: Target, draws: dict[str, np.ndarray]) -> None:
+    """The posterior must be of this very model."""
+    expected = {site.name: tuple(site.shape) for site in target.layout.latents}
+    found = {name: tuple(values.shape[1:]) for name, values in draws.items()}
+    if expected != found:
+        raise NoisewiseError(
+            f"the model has latents {shown(expected)}, but the result has {shown(found)}: pass the "
+            "model that was fitted"
+        )

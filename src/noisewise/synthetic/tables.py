@@ -1,0 +1,253 @@
+"""Synthetic tables: made when they are looked at, saved with the certificate they stand under."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, one_of
+from noisewise.data import Schema, Table
+from noisewise.mechanism import Certificate
+from noisewise.synthetic.generator import Drawn, Generator, covariates_of
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["FORMATS", "Origin", "SyntheticTables"]
+
+FORMATS = ("csv", "parquet")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where tables come from: all of it public."""
+
+    privacy: Certificate
+    model: str
+    rows: int
+    """The fit's public number of rows."""
+    plain: bool
+    """Whether the posterior ignores the privacy noise."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the tables must know first."""
+        lines = tuple(f"NOT PRIVATE: {reason}" for reason in self.privacy.not_private_because)
+        if self.plain:
+            lines += ("The posterior behind these tables ignores the privacy noise.",)
+        return lines
+
+
+class SyntheticTables(Sequence["pandas.DataFrame"]):
+    """A sequence of pandas frames, each drawn from one posterior draw when it is asked for.
+
+    Columns have the schema's types: real columns are floats and counts whole numbers within their
+    bounds, binary columns 0 and 1, categories pandas categoricals with all declared levels, vector
+    columns spread over ``x[0]``, ``x[1]``, ... The same index gives the same table every time.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        thetas: np.ndarray,
+        copies: int,
+        *,
+        rows: int,
+        seed: int,
+        origin: Origin,
+    ) -> None:
+        self._generator = generator
+        self._thetas = thetas
+        self._copies = copies
+        self._group = generator.group(rows)
+        self._kept: tuple[int, list[Drawn]] | None = None
+        self.rows = rows
+        self.seed = seed
+        self.origin = origin
+
+    @property
+    def schema(self) -> Schema:
+        """The declaration of the tables' columns."""
+        return self._generator.schema
+
+    @property
+    def privacy(self) -> Certificate:
+        """The fit's certificate: the tables are made from what it covers, and cost nothing more."""
+        return self.origin.privacy
+
+    @property
+    def covariates(self) -> list[str]:
+        """Columns that come from public rows, not from the model."""
+        return covariates_of(self._generator.target, self._generator.view)
+
+    @property
+    def share(self) -> float:
+        """A table's rows over the fit's."""
+        return self.rows / self.origin.rows
+
+    def __len__(self) -> int:
+        return self._copies
+
+    @overload
+    def __getitem__(self, index: int) -> pandas.DataFrame: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[pandas.DataFrame]: ...
+    def __getitem__(self, index: int | slice) -> pandas.DataFrame | list[pandas.DataFrame]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = range(len(self))[index]  # IndexError and negative numbers as for a list
+        return frame_of(self.schema, self.drawn(place).columns)
+
+    def __iter__(self) -> Iterator[pandas.DataFrame]:
+        return (self[i] for i in range(len(self)))
+
+    def to_list(self) -> list[pandas.DataFrame]:
+        """All tables at once, in memory."""
+        return list(self)
+
+    def map(
+        self,
+        function: Callable[[pandas.DataFrame], Answer],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Answer]:
+        """The function's answer for each table; one table is in memory at a time."""
+        answers = []
+        for done, table in enumerate(self, start=1):
+            answers.append(function(table))
+            if progress is not None:
+                progress(done, len(self))
+        return answers
+
+    def drawn(self, place: int) -> Drawn:
+        """One table as arrays, with the shares of values that were moved to bounds.
+
+        Tables are always drawn in the same groups, the last of which is kept, so that going
+        through all of them draws each once.
+        """
+        first = place // self._group * self._group
+        if self._kept is None or self._kept[0] != first:
+            numbers = range(first, first + self._group)
+            # The last group is filled up with copies of the last draw, for equal shapes.
+            places = [min(number, self._copies - 1) for number in numbers]
+            self._kept = first, self._draw(places, self.rows, numbers)
+        return self._kept[1][place - first]
+
+    def elsewhere(self, count: int, rows: int) -> Iterator[Drawn]:
+        """Tables from posterior draws that no table here has used, as far as there are any."""
+        group = self._generator.group(rows)
+        # Numbers behind all of ours: where draws have to be used again, the records are new.
+        start = self._copies + self._group
+        for first in range(0, count, group):
+            some = range(first, first + group)
+            places = [-1 - place % len(self._thetas) for place in some]
+            numbers = range(start + first, start + first + group)
+            yield from self._draw(places, rows, numbers)[: count - first]
+
+    def _draw(self, places: list[int], rows: int, numbers: range) -> list[Drawn]:
+        return self._generator.draw(self._thetas[places], rows, self.seed, numbers)
+
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        format: str = "csv",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Path:
+        """Write every table into a new folder, whole or not at all, with the certificate.
+
+        ``privacy.json`` is the certificate of the fit, ``schema.toml`` declares the columns, and
+        ``README.txt`` says what this is and how to analyse it.
+        """
+        one_of("format", format, FORMATS)
+        folder = Path(folder)
+        if folder.exists():
+            raise NoisewiseError(f"{folder} exists already: choose another folder for the tables")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            self._write(scratch, format, progress)
+            scratch.chmod(0o755)
+            scratch.rename(folder)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        return folder
+
+    def _write(
+        self, folder: Path, format: str, progress: Callable[[int, int], None] | None
+    ) -> None:
+        digits = len(str(len(self)))
+        for place, table in enumerate(self):
+            path = folder / f"table-{place + 1:0{digits}d}.{format}"
+            if format == "csv":
+                table.to_csv(path, index=False)
+            else:
+                table.to_parquet(path, index=False)
+            if progress is not None:
+                progress(place + 1, len(self))
+        certificate = json.dumps(self.privacy.to_dict(), indent=2)
+        (folder / "privacy.json").write_text(certificate + "\n", encoding="utf-8")
+        (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
+        (folder / "README.txt").write_text(self._readme(), encoding="utf-8")
+
+    def _readme(self) -> str:
+        budget = self.privacy.budget
+        warnings = "".join(f"{line}\n" for line in self.origin.warnings)
+        public = ", ".join(self.covariates)
+        covariates = f" From public rows: {public}." if public else ""
+        return (
+            f"{warnings}{len(self)} synthetic tables of {self.rows} rows, drawn by noisewise from "
+            f"the posterior of model '{self.origin.model}'.{covariates}\n"
+            f"They follow from a fit under ({self.privacy.epsilon_spent:.4g}, {budget.delta:g})-"
+            f"differential privacy, {budget.adjacency} adjacency, and stand under its certificate, "
+            "privacy.json, at no further cost.\n"
+            "Run an analysis on every table and pool the answers (noisewise.combine): one table "
+            "alone, or all in one, gives wrong error bars.\n"
+        )
+
+    def fidelity(
+        self,
+        path: str | Path,
+        *,
+        unsafe_data: Table | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Path:
+        """Write one page that holds the tables' marginals against the posterior they came from.
+
+        With ``unsafe_data``, the real table, its exact marginals are drawn beside: such a page is
+        NOT PRIVATE, says so, and is for the holder of the data alone.
+        """
+        from noisewise.report.fidelity_page import write_fidelity_page
+
+        return write_fidelity_page(self, Path(path), unsafe_data, progress)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.schema.names)
+        lines = [f"SyntheticTables({len(self)} tables of {self.rows} rows: {names})"]
+        return "\n".join([*lines, *self.origin.warnings])
+
+
+def frame_of(schema: Schema, columns: dict[str, np.ndarray]) -> pandas.DataFrame:
+    """Arrays in the form of `Table.arrays` as a frame with the declared labels."""
+    import pandas
+
+    found: dict[str, Any] = {}
+    for column in schema:
+        values = columns[column.name]
+        if column.categories is not None:
+            found[column.name] = pandas.Categorical.from_codes(values, list(column.categories))
+        elif column.shape:
+            flat = values.reshape(len(values), -1)
+            found |= {name: flat[:, i] for i, name in enumerate(column.entry_names)}
+        else:  # narrow integers overflow in a user's arithmetic
+            found[column.name] = values.astype(np.int64) if values.dtype.kind == "i" else values
+    return pandas.DataFrame(found)
