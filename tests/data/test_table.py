@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noisewise.data
-from noisewise.data import Column, DataError, Schema, Table
+from noisewise.data import Column, DataError, PublicSample, Schema, Table
 
 SCHEMA = Schema(
     (
@@ -467,3 +467,31 @@ def test_no_message_holds_a_cell(
             assert part not in message
     else:
         assert clamp and name in ("age", "visits")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_a_public_sample_is_read_as_a_table_is(tmp_path, suffix):
+    """Vectors spread over columns, a category called NA, columns that are not declared."""
+    country = Column(name="country", kind="category", categories=("NA", "ZA"))
+    frame = pd.DataFrame(
+        {"x[0]": [0.5, -0.5], "x[1]": [0.25, 1.0], "country": ["NA", "ZA"], "note": ["a", "b"]}
+    )
+    path = tmp_path / f"sample{suffix}"
+    if suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False)
+    lacking = Schema((*X, country, Column(name="ill", kind="binary")))
+    table = Table.read(path, Schema((*X, country)), ignore_undeclared=True)
+    for sample in (PublicSample.read(path, lacking), PublicSample(frame, lacking)):
+        assert list(sample.columns) == ["x", "country"]
+        for name, values in table.arrays.items():
+            np.testing.assert_array_equal(sample.columns[name], values)
+    assert PublicSample.read(path, lacking).fingerprint() == sample.fingerprint()
+
+
+def test_a_public_sample_with_part_of_a_vector_is_refused():
+    with pytest.raises(DataError, match=r"columns 'x\[1\]' are declared but not in the data"):
+        PublicSample({"x[0]": [0.5, -0.5]}, X)
+    with pytest.raises(DataError, match="has none of the schema's columns"):
+        PublicSample({"y": [0.5, -0.5]}, X)

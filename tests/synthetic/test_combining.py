@@ -190,6 +190,43 @@ def test_refusals_are_one_line(answers, words):
     assert "\n" not in str(caught.value)
 
 
+def test_errors_of_the_analysis_name_the_table():
+    frames = [pd.DataFrame({"x": [float(i), 1.0]}) for i in range(4)]
+
+    def analysis(table):
+        if table["x"][0] == 2.0:
+            raise np.linalg.LinAlgError("Singular\nmatrix")
+        return 1.0, 0.1
+
+    words = r"the analysis of table 2 failed \(LinAlgError: Singular matrix\)"
+    with pytest.raises(NoisewiseError, match=words) as caught:
+        nw.combine(frames, analysis)
+    assert isinstance(caught.value.__cause__, np.linalg.LinAlgError)
+    assert "\n" not in str(caught.value)
+
+
+def test_errors_of_resamples_name_the_table():
+    """Table 1 alone has two distinct rows, one of which a resample may lack (sure, by the seed)."""
+    frames = [pd.DataFrame({"x": [1.0] * 2}), pd.DataFrame({"x": [1.0, 2.0]})]
+
+    def gap(table):
+        return math.nan if table["x"].iloc[0] == table["x"].iloc[-1] == 2.0 else 1.0
+
+    def failing(table):
+        return 1 / (2.0 - float(table["x"].min()))
+
+    def renamed(table):
+        return {"low" if table["x"].min() == 1.0 else "high": 1.0}
+
+    for analysis, words in (
+        (gap, "a resample of table 1 has no finite estimate of 'estimate'"),
+        (failing, "a resample of table 1 failed .ZeroDivisionError"),
+        (renamed, "a resample of table 1 does not estimate what that of table 1 does: 'high'"),
+    ):
+        with pytest.raises(NoisewiseError, match=words):
+            nw.combine(frames, analysis)
+
+
 def test_arguments_are_checked():
     with pytest.raises(NoisewiseError, match="a variance for each of 2 tables' estimates, got 1"):
         nw.combine([1.0, 2.0], [0.1])

@@ -49,6 +49,20 @@ def test_tables_certificate_and_page(folder, monkeypatch):
     assert again.exit_code == 2 and "exists already" in again.output
 
 
+def test_a_failing_page_does_not_hide_the_tables(folder, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("no\nluck")
+
+    monkeypatch.setattr(nw.SyntheticTables, "fidelity", fail)
+    goal = folder / "pageless"
+    model = f"{folder / 'model.py'}:clinic"
+    outcome = synthesize(folder, "--copies", "2", "--model", model, "-o", str(goal))
+    assert outcome.exit_code == 2
+    said = outcome.output.splitlines()[-1]
+    assert f"the tables are saved to {goal}" in said and "(ValueError: no luck)" in said
+    assert (goal / "table-2.csv").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -58,7 +58,8 @@ def simulated():
 def covered(simulated, which: str) -> int:
     """How many of the pooled 95% intervals of a share hold the truth."""
     generator, truth, draws = simulated
-    origin = Origin(privacy=certificate(), model="m", rows=ROWS, plain=which == "plain")
+    posterior = "naive" if which == "plain" else "exact"
+    origin = Origin(privacy=certificate(), model="m", rows=ROWS, posterior=posterior)
     shares = []
     for seed, thetas in enumerate(draws[which].astype(np.float32)):
         tables = nw.SyntheticTables(generator, thetas, COPIES, rows=ROWS, seed=seed, origin=origin)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import noisewise as nw
+from noisewise.report.fidelity_page import _context
 from noisewise.synthetic import marginals
+from noisewise.synthetic.marginals import measure
 from report.test_browser import looked_at, needs_browser
 from report.test_report import HOSTILE, Reader
 from synthetic.clinic import SCHEMA, clinic, made_result
@@ -59,6 +61,23 @@ def test_what_the_tables_are_and_what_they_cost(page, tables):
     assert ids == ["columns", "pairs", "use"]
 
 
+@pytest.mark.parametrize(
+    ("posterior", "plain", "words"),
+    [
+        ("laplace", False, "the noise-aware posterior."),
+        ("averaged", False, "DPVIm's averaged posterior, whose spread is"),
+        ("averaged", True, "plain DPVI's posterior, which ignores the privacy noise."),
+        ("naive", False, "plain DPVI's posterior, which ignores the privacy noise."),
+    ],
+)
+def test_the_posterior_is_called_by_its_name(tables, posterior, plain, words):
+    result = made_result(SCHEMA, asked={"posterior": posterior})
+    made = nw.synthesize(result, model=clinic, copies=2, plain=plain, seed=0)
+    lead = _context(made, measure(tables), False)["lead"]
+    assert f"each drawn from one draw of {words}" in lead
+    assert f"each from one draw of {words}" in made._readme()
+
+
 def test_the_numbers_are_the_tables_own(page, tables):
     text = Reader(page).text
     ill = tables.map(lambda table: table["ill"].mean())
@@ -105,6 +124,14 @@ def test_one_column_has_no_pairs(tmp_path):
     ones = replace(result, draws=risk, plain=risk, asked=asked)
     path = nw.synthesize(ones, model=_ones(), copies=4, seed=0).fidelity(tmp_path / "page.html")
     assert "there is no pair" in path.read_text("utf-8")
+
+
+def test_values_that_all_lie_on_a_bound(tmp_path):
+    score = nw.Column(name="score", kind="real", bounds=(50, 60), shape=(2,))
+    schema = nw.Schema(tuple(score if c.name == "score" else c for c in SCHEMA))
+    made = nw.synthesize(made_result(schema), model=clinic, copies=3, seed=0)
+    text = Reader(made.fidelity(tmp_path / "page.html").read_text("utf-8")).text
+    assert "score[0] 50 100.0%" in text and "score[1] above 50 0.0%" in text
 
 
 def _ones():

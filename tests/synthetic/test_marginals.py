@@ -70,6 +70,55 @@ def test_labels_of_cells():
     assert real.place(np.array([-9.0, -0.8, 9.0])).tolist() == [0, 1, len(real.labels) - 1]
 
 
+@pytest.mark.parametrize(
+    ("value", "labels"),
+    [
+        (0.0, ("0", "above 0")),
+        (0.5, ("below 0.5", "0.5", "above 0.5")),
+        (9.0, ("below 9", "9")),
+    ],
+)
+def test_a_nearly_constant_real_column(value, labels):
+    """One value in all but one row of 200, where both quantiles are that value."""
+    schema = nw.Schema((nw.Column(name="r", kind="real", bounds=(0, 9)),))
+    pilot = np.append(np.full(199, value), 4.0)
+    (cells,) = cut(schema, {"r": pilot})
+    assert cells.labels == labels and cells.coarse_count == len(labels)
+    at = labels.index(f"{value:g}")
+    assert (cells.place(pilot[:-1]) == at).all()
+    assert cells.place(pilot[-1:]) != at == cells.place_coarsely(pilot[:1])
+    assert cells.place(np.array([0.0, 9.0])).tolist() == [0, len(labels) - 1]
+
+
+def test_a_constant_but_for_rounding_and_a_narrow_spread():
+    schema = nw.Schema((nw.Column(name="r", kind="real", bounds=(-2000, 2000)),))
+    rounded = np.nextafter(np.full(200, 1000.0), np.tile([-np.inf, np.inf], 100))
+    (cells,) = cut(schema, {"r": rounded})
+    assert cells.labels == ("below 1,000", "1,000", "above 1,000")
+    assert set(cells.place(rounded)) == {1}
+    for size in (1.0, 1000.0, -2000.0 + 1e-3):
+        (cells,) = cut(schema, {"r": size + 1e-4 * np.linspace(0, 1, 200)})
+        assert 5 <= len(set(cells.labels)) == len(cells.labels) == len(cells.edges) + 1
+
+
+def test_a_pile_on_the_lower_bound_has_a_cell_in_pairs():
+    schema = nw.Schema((nw.Column(name="r", kind="real", bounds=(0, 9)),))
+    values = np.append(np.zeros(180), np.linspace(1, 9, 20))
+    (cells,) = cut(schema, {"r": values})
+    assert cells.place_coarsely(np.array([0.0, 1.0, 9.0])).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("value", "labels"),
+    [(0, ("0", "1 to 9")), (3, ("0 to 2", "3", "4 to 9")), (9, ("0 to 8", "9"))],
+)
+def test_a_constant_count(value, labels):
+    schema = nw.Schema((nw.Column(name="n", kind="count", bounds=(0, 9)),))
+    (cells,) = cut(schema, {"n": np.full(200, value)})
+    assert cells.labels == labels
+    assert cells.labels[cells.place(np.array([value]))[0]] == str(value)
+
+
 @pytest.fixture(scope="module")
 def small(tables):
     """The measure on fewer and smaller comparison tables."""

@@ -118,6 +118,7 @@ def test_saved_tables_read_back(tables, tmp_path, format):
     assert certificate == tables.privacy and certificate.verify().holds
     readme = (folder / "README.txt").read_text()
     assert readme.startswith("30 synthetic tables") and "certificate" in readme
+    assert "one draw of the noise-aware posterior" in readme and "covariates:" not in readme
     with pytest.raises(NoisewiseError, match="exists already"):
         tables.save(folder)
     with pytest.raises(NoisewiseError, match="format must be one of"):
@@ -148,7 +149,7 @@ def test_a_doubtful_fit_warns_and_a_failed_one_is_refused(clinic_result):
 
 
 @pytest.mark.filterwarnings("ignore:these tables are NOT PRIVATE")
-def test_a_regression_takes_its_covariates_from_public_rows(result, frame, schema):
+def test_a_regression_takes_its_covariates_from_public_rows(result, frame, schema, tmp_path):
     """The shared logistic fit of 'visited' on age and sex."""
     with pytest.raises(NoisewiseError, match="does not generate 'age', 'sex': pass covariates="):
         nw.synthesize(result)
@@ -161,6 +162,9 @@ def test_a_regression_takes_its_covariates_from_public_rows(result, frame, schem
     tables = nw.synthesize(result, covariates=covariates, copies=3, rows=400, seed=0)
     table = tables[0]
     assert list(table) == ["age", "sex", "visited"] and tables.covariates == ["age", "sex"]
+    readme = (tables.save(tmp_path / "out") / "README.txt").read_text()
+    named = f"covariates: a sample of 50 rows, {covariates.fingerprint()}, declared public"
+    assert named in readme.splitlines()
     pairs = set(zip(public["age"], public["sex"], strict=True))
     assert set(zip(table["age"], table["sex"], strict=True)) <= pairs  # whole rows, not columns
     # Ages decide the outcome as in the posterior: -0.4 + 0.8 (age - 54) / 36 + 0.5 [sex = m].

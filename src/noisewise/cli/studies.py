@@ -14,7 +14,8 @@ from noisewise.cli.common import listed, one_line_errors, out, progress_bar
 
 def study(
     name: Annotated[
-        str, typer.Argument(help="table1, table2, table3, figure1, adult, full-rank or data-sharing.")
+        str,
+        typer.Argument(help="table1, table2, table3, figure1, adult, full-rank or data-sharing."),
     ],
     fits: Annotated[
         int | None, typer.Option(help="Simulated data sets (repeats) a column; else the paper's.")

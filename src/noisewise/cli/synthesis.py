@@ -59,9 +59,15 @@ def synthesize(
         with progress_bar("Synthetic tables") as progress:
             progress(0, copies)  # the first one takes longest: the model is compiled
             tables.save(goal, format=format, progress=progress)
-        with progress_bar("Fidelity page") as progress:
-            progress(0, copies)
-            page = tables.fidelity(goal / "fidelity.html", progress=progress)
+        try:
+            with progress_bar("Fidelity page") as progress:
+                progress(0, copies)
+                page = tables.fidelity(goal / "fidelity.html", progress=progress)
+        except Exception as error:  # whatever it is, the tables are there and must not seem lost
+            raise NoisewiseError(
+                f"the tables are saved to {goal}, with the certificate, but the page about them "
+                f"could not be made ({type(error).__name__}: {' '.join(str(error).split())})"
+            ) from error
         out.print(repr(tables), highlight=False, markup=False)
         out.print(str(tables.privacy), highlight=False, markup=False)
         out.print(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from noisewise._validate import shown
 from noisewise.data.checking import bounded
 from noisewise.data.errors import DataError
-from noisewise.data.reading import column_names, read_columns
+from noisewise.data.reading import column_names, read_columns, read_file
 from noisewise.data.schema import Schema
 
 __all__ = ["PublicSample"]
@@ -39,17 +40,8 @@ class PublicSample:
     @classmethod
     def read(cls, path: str | PathLike[str], schema: Schema) -> PublicSample:
         """Read a `.csv`, `.csv.gz` or `.parquet` file."""
-        import pandas as pd
-
-        text = str(path)
-        try:
-            frame = pd.read_parquet(text) if text.endswith(".parquet") else pd.read_csv(text)
-        except (OSError, ValueError) as error:
-            raise DataError(
-                f"cannot read the public sample {shown(text)} ({type(error).__name__}): give a "
-                ".csv, .csv.gz or .parquet file"
-            ) from None
-        return cls(frame, schema)
+        shared = _shared(schema, _names_in(path))
+        return cls(read_file(path, shared, ignore_undeclared=True), shared)
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with any value."""
@@ -66,9 +58,28 @@ class PublicSample:
         return f"PublicSample({len(self)} rows: {', '.join(self.columns)})"
 
 
+def _names_in(path: str | PathLike[str]) -> list[str]:
+    """The names of a file's columns."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    text = str(path)
+    try:
+        if Path(text).suffix.lower() == ".parquet":
+            return list(parquet.read_schema(text).names)
+        with csv.open_csv(text, parse_options=csv.ParseOptions(newlines_in_values=True)) as reader:
+            return list(reader.schema.names)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DataError(
+            f"cannot read the public sample {shown(text)} ({type(error).__name__}): give a "
+            ".csv, .csv.gz or .parquet file"
+        ) from None
+
+
 def _shared(schema: Schema, names: list[str]) -> Schema:
-    """The part of the schema that the sample has columns for."""
-    columns = tuple(column for column in schema if column.name in names)
+    """The part of the schema that the sample has columns for, a vector's also as `x[0]`, `x[1]`."""
+    found = set(names)
+    columns = tuple(c for c in schema if c.name in found or found.intersection(c.entry_names))
     if not columns:
         raise DataError(
             f"the public sample has none of the schema's columns: expected some of "

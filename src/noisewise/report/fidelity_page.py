@@ -51,7 +51,7 @@ def _context(tables: SyntheticTables, found: Fidelity, unsafe: bool) -> dict[str
         "title": f"Synthetic tables from {origin.model}",
         "lead": (
             f"{len(tables):,} tables of {tables.rows:,} rows, each drawn from one draw of "
-            f"{_posterior(origin.plain)}. They are made from what was released under "
+            f"{origin.posterior_words}. They are made from what was released under "
             f"({tables.privacy.epsilon_spent:.3g}, {words.small(budget.delta)})-differential "
             "privacy, and cost nothing more."
         ),
@@ -73,12 +73,6 @@ def _context(tables: SyntheticTables, found: Fidelity, unsafe: bool) -> dict[str
         "columns": _columns(found, unsafe),
         "pairs": _pairs(found, unsafe),
     }
-
-
-def _posterior(plain: bool) -> str:
-    if plain:
-        return "plain DPVI's posterior, which ignores the privacy noise"
-    return "the noise-aware posterior"
 
 
 def _columns(found: Fidelity, unsafe: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ __all__ = ["Cells", "cut"]
 _MOST_CELLS = 12
 _BINS = 10
 _COARSE = 5
+_TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +81,24 @@ def _cells(column: Column, name: str, entry: int, values: np.ndarray) -> Cells:
     if column.kind == "binary":
         return Cells(name, name, 0, ("0", "1"), codes=np.arange(2))
     whole = column.kind == "count"
-    edges = _count_edges(column, values) if whole else _real_edges(values)
-    coarse = np.unique(np.quantile(values, np.arange(1, _COARSE) / _COARSE))
-    if whole:  # between whole numbers, so that the first cell holds the lowest of them
-        coarse = np.unique(np.floor(coarse) + 0.5)
+    low, high = np.quantile(values, [0.01, 0.99])
+    if not whole and high - low <= max(1e-12 * max(abs(low), abs(high)), _TINY):
+        edges, labels = _around(column, low, high)
+        return Cells(name, column.name, entry, labels, edges=edges)
+    edges = _count_edges(column, int(low), int(high)) if whole else _real_edges(low, high)
     labels = _count_labels(column, edges) if whole else _real_labels(edges)
+    coarse = None if low == high else _coarse_edges(column, values)
     return Cells(name, column.name, entry, labels, edges=edges, coarse=coarse)
+
+
+def _coarse_edges(column: Column, values: np.ndarray) -> np.ndarray:
+    """Fifths of the values, as far as they differ."""
+    assert column.bounds is not None
+    fifths = np.quantile(values, np.arange(1, _COARSE) / _COARSE)
+    if column.kind == "count":  # between whole numbers: the first cell holds the lowest of them
+        return np.unique(np.floor(fifths) + 0.5)
+    # No value is below the lower bound: an edge there would not tell a pile on it from the rest.
+    return np.unique(np.where(fifths <= column.bounds[0], np.nextafter(fifths, np.inf), fifths))
 
 
 def _categories(column: Column, values: np.ndarray) -> Cells:
@@ -104,12 +117,15 @@ def _categories(column: Column, values: np.ndarray) -> Cells:
     return Cells(column.name, column.name, 0, labels, codes=codes)
 
 
-def _count_edges(column: Column, values: np.ndarray) -> np.ndarray:
-    """Single counts where there are few; else steps of equal width, the tail in one cell."""
+def _count_edges(column: Column, first: int, last: int) -> np.ndarray:
+    """Single counts where there are few; else steps of equal width, the tail in one cell.
+
+    Where nearly all values are one count, it has a cell between those below and above.
+    """
     assert column.bounds is not None
-    low, high = (int(bound) for bound in column.bounds)
-    first, last = (int(end) for end in np.quantile(values, [0.01, 0.99]))
-    first, last = max(first, low), min(max(last, first + 1), high)
+    if first == last:
+        low, high = column.bounds
+        return np.array([edge for edge in (first - 0.5, first + 0.5) if low < edge < high])
     step = max(1, -(-(last - first + 1) // _BINS))
     return np.arange(first + step, last + 1, step) - 0.5
 
@@ -122,18 +138,40 @@ def _count_labels(column: Column, edges: np.ndarray) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _real_edges(values: np.ndarray) -> np.ndarray:
+def _around(column: Column, low: float, high: float) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Below, at and above the one number that nearly all values are, as far as bounds allow.
+
+    ``low`` and ``high`` are that number, or the ends of what rounding has made of it.
+    """
+    assert column.bounds is not None
+    shown = f"{high:,.7g}".replace("-", "−")
+    edges, labels = [], [shown]
+    if low > column.bounds[0]:
+        edges, labels = [low], [f"below {shown}", *labels]
+    if high < column.bounds[1]:
+        edges, labels = [*edges, np.nextafter(high, np.inf)], [*labels, f"above {shown}"]
+    return np.array(edges), tuple(labels)
+
+
+def _real_edges(low: float, high: float) -> np.ndarray:
     """Round numbers, about ten cells between the values that all but one in fifty lie between."""
-    low, high = np.quantile(values, [0.01, 0.99])
-    rough = max(high - low, np.finfo(np.float32).tiny) / _BINS
+    rough = (high - low) / _BINS
     power = 10.0 ** np.floor(np.log10(rough))
     step = power * next(k for k in (1, 2, 5, 10) if k * power >= 0.999 * rough)
     first, last = np.floor(low / step) + 1, np.ceil(high / step) - 1
-    return np.arange(first, max(last, first) + 1) * step
+    return np.arange(first, last + 1) * step
 
 
 def _real_labels(edges: np.ndarray) -> tuple[str, ...]:
-    form = ",.0f" if np.abs(edges).max() >= 1e4 else ".4g"
+    """Numbers with as many digits as tell an edge from the next."""
+    largest, step = float(np.abs(edges).max()), float(np.diff(edges).min())
+    decimals = max(0, -_power(step))
+    form = f",.{decimals}f" if largest >= 1e4 else f".{max(4, 1 + _power(largest) + decimals)}g"
     shown = [f"{edge:{form}}".replace("-", "−") for edge in edges]
     middle = [f"{a} to {b}" for a, b in itertools.pairwise(shown)]
     return (f"below {shown[0]}", *middle, f"{shown[-1]} and above")
+
+
+def _power(value: float) -> int:
+    """The power of ten of the first digit, whatever rounding did to a one with zeros."""
+    return int(np.floor(np.log10(value) + 1e-9))

@@ -4,7 +4,7 @@ A table's estimate q differs from the posterior mean of what it estimates for tw
 posterior draw (variance V, what is wanted) and its own records (variance u, which a larger table
 would not have). So over tables the variance of q is b = V + u, and V is b - u. The mean of m tables
 is itself off by b / m. Together, T = (1 + 1/m) b - u: the rule for fully synthetic data of
-Raghunathan, Reiter and Rubin (2003), here with V from a noise-aware posterior.
+Raghunathan, Reiter and Rubin (2003), here with V from the posterior behind the tables.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def combine(
     if len(found) < 2:
         raise NoisewiseError(f"expected at least two tables to pool, got {len(found)}")
     names = found[0].names
-    found = [in_order(each, names, place) for place, each in enumerate(found)]
+    found = [in_order(each, names, f"table {i}", "table 0") for i, each in enumerate(found)]
     values = np.stack([each.values for each in found])
     variances = np.stack([np.asarray(each.variances, float) for each in found])
     return _combined(names, pool(values, variances, level=level, share=share), level, len(found))
@@ -104,17 +104,32 @@ def _analysed(
 ) -> list[Estimates]:
     found: list[Estimates] = []
     for place, table in enumerate(tables):
-        each = read_estimates(analysis(table))
+        name = f"table {place}"
+        each = _answer(analysis, table, name)
         if each.variances is None:
-            each = each._replace(variances=_bootstrapped(table, analysis, each, bootstrap, rng))
+            spread = _bootstrapped(table, name, analysis, each, bootstrap, rng)
+            each = each._replace(variances=spread)
         found.append(each)
         if progress is not None and isinstance(tables, Sequence):
             progress(place + 1, len(tables))
     return found
 
 
+def _answer(analysis: Callable[[Any], Any], table: Any, name: str) -> Estimates:
+    """What the analysis says of a table; its own errors in one line that names the table."""
+    try:
+        answer = analysis(table)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise NoisewiseError(
+            f"the analysis of {name} failed ({reason}): run it on that table alone to see why"
+        ) from error
+    return read_estimates(answer)
+
+
 def _bootstrapped(
     table: Any,
+    name: str,
     analysis: Callable[[Any], Any],
     whole: Estimates,
     count: int,
@@ -129,8 +144,9 @@ def _bootstrapped(
     answers = []
     for _ in range(count):
         picked = rng.integers(len(table), size=len(table))
-        again = read_estimates(analysis(table.iloc[picked].reset_index(drop=True)))
-        answers.append(in_order(again, whole.names, 0).values)
+        rows = table.iloc[picked].reset_index(drop=True)
+        again = _answer(analysis, rows, f"a resample of {name}")
+        answers.append(in_order(again, whole.names, f"a resample of {name}", name).values)
     return np.var(answers, axis=0, ddof=1)
 
 

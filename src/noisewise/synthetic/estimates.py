@@ -44,13 +44,16 @@ def read_estimates(answer: Any) -> Estimates:
     return Estimates(*_named(answer), None)
 
 
-def in_order(found: Estimates, names: tuple[str, ...], table: int) -> Estimates:
-    """The estimates in the order of these names; refused where they are of something else."""
+def in_order(found: Estimates, names: tuple[str, ...], table: str, first: str) -> Estimates:
+    """The estimates of a ``table`` in the order of these names, which the ``first`` one has.
+
+    Refused where they are of something else.
+    """
     places = {name: place for place, name in enumerate(found.names)}
     odd = sorted(places.keys() ^ set(names))
     if odd:
         raise NoisewiseError(
-            f"the analysis of table {table} does not estimate what that of table 0 does: "
+            f"the analysis of {table} does not estimate what that of {first} does: "
             f"{shown(odd[0])} is in one of them only"
         )
     order = [places[name] for name in names]
@@ -58,7 +61,7 @@ def in_order(found: Estimates, names: tuple[str, ...], table: int) -> Estimates:
     if not np.isfinite(values).all():
         name = names[int(np.argmin(np.isfinite(values)))]
         raise NoisewiseError(
-            f"the analysis of table {table} has no finite estimate of {shown(name)}: choose an "
+            f"the analysis of {table} has no finite estimate of {shown(name)}: choose an "
             "estimate that every table has"
         )
     return Estimates(names, values, None if found.variances is None else found.variances[order])

@@ -33,9 +33,12 @@ def synthesize(
 ) -> SyntheticTables:
     """Synthetic tables from a fit's posterior, at no further privacy cost.
 
-    Each of the ``copies`` is drawn from **one** draw of the noise-aware posterior, so that tables
-    differ from each other by as much as the parameters are uncertain; that is what `combine` reads
-    the error bars from. A table has ``rows`` rows, by default the fit's public number.
+    Each of the ``copies`` is drawn from **one** draw of the result's posterior, so that tables
+    differ from each other by as much as it leaves the parameters open; that is what `combine`
+    reads the error bars from. The posterior is the noise-aware one where the fit was read by
+    ``"exact"``, ``"nuts"`` or ``"laplace"``; where by ``"averaged"``, as of a mixture, it is
+    DPVIm's, whose spread is the guide's own and that of the iterates' tails; where by ``"naive"``,
+    plain DPVI's. A table has ``rows`` rows, by default the fit's public number.
 
     A ready-made model is found again by its name; a function of yours must be passed again, as
     ``model=`` (or ``"path/to/model.py:function"``). A regression does not generate its
@@ -71,7 +74,8 @@ def synthesize(
         privacy=result.privacy,
         model=str(result.asked["model"]),
         rows=_fitted_rows(result),
-        plain=plain or result.asked.get("posterior") == "naive",
+        posterior="naive" if plain else str(result.asked["posterior"]),
+        sample=None if covariates is None else _declared(covariates),
     )
     return SyntheticTables(generator, thetas[order], copies, rows=size, seed=seed, origin=origin)
 
@@ -79,6 +83,11 @@ def synthesize(
 def _fitted_rows(result: Result) -> int:
     """The public number of rows: declared, or noised, which may have left none."""
     return max(int(result.asked["rows"]), 1)
+
+
+def _declared(sample: PublicSample) -> str:
+    """The words that a fit's certificate has for a public sample."""
+    return f"a sample of {len(sample)} rows, {sample.fingerprint()}, declared public"
 
 
 def _warn_of_what_is_wrong(result: Result) -> None:

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Origin", "SyntheticTables"]
 
 FORMATS = ("csv", "parquet")
+_POSTERIORS = {
+    "averaged": (
+        "DPVIm's averaged posterior, whose spread is the guide's own and that of the iterates' "
+        "tails"
+    ),
+    "naive": "plain DPVI's posterior, which ignores the privacy noise",
+}
 Answer = TypeVar("Answer")
 
 
@@ -34,8 +41,20 @@ class Origin:
     model: str
     rows: int
     """The fit's public number of rows."""
-    plain: bool
-    """Whether the posterior ignores the privacy noise."""
+    posterior: str
+    """How the posterior was inferred, as the fit was asked; naive is plain DPVI's."""
+    sample: str | None = None
+    """What public rows the covariates are from, in the certificate's words."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the posterior ignores the privacy noise."""
+        return self.posterior == "naive"
+
+    @property
+    def posterior_words(self) -> str:
+        """The posterior behind the tables, as pages and files call it."""
+        return _POSTERIORS.get(self.posterior, "the noise-aware posterior")
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -204,9 +223,11 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         warnings = "".join(f"{line}\n" for line in self.origin.warnings)
         public = ", ".join(self.covariates)
         covariates = f" From public rows: {public}." if public else ""
+        sample = f"covariates: {self.origin.sample}\n" if self.origin.sample else ""
         return (
             f"{warnings}{len(self)} synthetic tables of {self.rows} rows, drawn by noisewise from "
-            f"the posterior of model '{self.origin.model}'.{covariates}\n"
+            f"model '{self.origin.model}', each from one draw of {self.origin.posterior_words}."
+            f"{covariates}\n{sample}"
             f"They follow from a fit under ({self.privacy.epsilon_spent:.4g}, {budget.delta:g})-"
             f"differential privacy, {budget.adjacency} adjacency, and stand under its certificate, "
             "privacy.json, at no further cost.\n"
