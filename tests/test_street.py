@@ -15,6 +15,7 @@ STREET = [
     "guides",
     "mechanism",
     "dpvi",
+    "dpsep",
     "posterior",
     "baselines",
     "result",
@@ -31,7 +32,17 @@ STREET = [
     "cli",
 ]
 # Behind the wall, what handles rows: only these may take a table's arrays apart.
-ROW_HANDLERS = {"data", "models", "mechanism", "dpvi", "baselines", "fitting", "demo", "estimators"}
+ROW_HANDLERS = {
+    "data",
+    "models",
+    "mechanism",
+    "dpvi",
+    "dpsep",
+    "baselines",
+    "fitting",
+    "demo",
+    "estimators",
+}
 
 
 def house(path: Path) -> str:

@@ -1,5 +1,6 @@
 """Rivals and yardsticks."""
 
+from noisewise.baselines.dp_em import EmFit, dp_em
 from noisewise.baselines.exponential_family import (
     BetaBernoulli,
     ConjugateFamily,
@@ -9,6 +10,7 @@ from noisewise.baselines.exponential_family import (
 )
 from noisewise.baselines.linear_regression import RegressionPrior, linear_regression_posterior
 from noisewise.baselines.non_private import UnsafePosterior, unsafe_posterior
+from noisewise.baselines.private_line import PrivateLine, private_line
 from noisewise.baselines.regression_moments import (
     XMoments,
     gaussian_moments,
@@ -20,13 +22,17 @@ __all__ = [
     "BetaBernoulli",
     "ConjugateFamily",
     "DirichletCategorical",
+    "EmFit",
     "GammaExponential",
+    "PrivateLine",
     "RegressionPrior",
     "UnsafePosterior",
     "XMoments",
+    "dp_em",
     "exponential_family_posterior",
     "gaussian_moments",
     "linear_regression_posterior",
+    "private_line",
     "regression_sensitivity",
     "regression_statistics",
     "unsafe_posterior",

@@ -1,0 +1,56 @@
+"""Linear regression from one noisy matrix of second moments: the plain private yardstick.
+
+The whole budget goes into the sum of (1, x, y)(1, x, y)'; a ridge of the size of the noise's
+spectral norm keeps the solution sane where the noise hides the data (Wang 2018, AdaSSP, in short).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from noisewise._validate import positive
+from noisewise.mechanism import Budget, Release, release_sum
+
+__all__ = ["PrivateLine", "private_line"]
+
+
+class PrivateLine(NamedTuple):
+    """Intercept first, then one coefficient per column."""
+
+    coefficients: np.ndarray
+    releases: tuple[Release, ...]
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Predictions, one per row."""
+        return self.coefficients[0] + np.asarray(X, float) @ self.coefficients[1:]
+
+
+def private_line(
+    X: np.ndarray,
+    y: np.ndarray,
+    budget: Budget,
+    *,
+    clip_norm: float,
+    insecure_seed: int | None = None,
+) -> PrivateLine:
+    """Least squares on noisy second moments; a record's outer product has norm ``clip_norm``
+    at most."""
+    positive("clip_norm", clip_norm, finite=True)
+    record = np.column_stack([np.ones(len(X)), X, y])
+    row, column = np.triu_indices(record.shape[1])
+    factor = np.where(row == column, 1.0, np.sqrt(2.0))
+    products = record[:, row] * record[:, column] * factor
+    found = release_sum(
+        products, clip_norm, budget, what="second moments", insecure_seed=insecure_seed
+    )
+    moments = np.zeros((record.shape[1],) * 2)
+    moments[row, column] = moments[column, row] = found.total / factor
+    width = record.shape[1] - 1
+    ridge = found.noise_sd * np.sqrt(2 * width)
+    left = moments[:-1, :-1]
+    values, vectors = np.linalg.eigh(left)
+    positive_part = (vectors * np.maximum(values, 0)) @ vectors.T
+    coefficients = np.linalg.solve(positive_part + ridge * np.eye(width), moments[:-1, -1])
+    return PrivateLine(coefficients, (found.release,))

@@ -1,0 +1,97 @@
+"""The site of a mixture of Gaussians with known covariance: posterior over means and assignments.
+
+A record belongs to component j with probability r_j under the cavity. So, for the mean of j, the
+tilted distribution is a two-part mixture: with weight r_j updated by the record, with 1 - r_j left
+as it was. Its first two moments give the site in closed form in the eigenbasis of the cavity's
+covariance, which all records share: no inverse per record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from noisewise._validate import integer_at_least, positive
+from noisewise.dpsep.family import Blocks
+from noisewise.dpsep.site import Gaussian, Natural, Rows, SiteUpdates
+
+__all__ = ["MixtureSite"]
+
+
+@dataclass(frozen=True)
+class MixtureSite:
+    """x ~ N(mu_j, sd^2 I) for some j, all alike likely; mu_j ~ N(0, prior_sd^2 I); rows: ``X``."""
+
+    components: int
+    width: int
+    sd: float
+    prior_sd: float = 1.0
+
+    def __post_init__(self) -> None:
+        integer_at_least("components", self.components, 1)
+        integer_at_least("width", self.width, 1)
+        positive("sd", self.sd, finite=True)
+        positive("prior_sd", self.prior_sd, finite=True)
+
+    @property
+    def family(self) -> Blocks:
+        """A full matrix per component."""
+        return Blocks(self.components, self.width)
+
+    @property
+    def extras(self) -> int:
+        """None."""
+        return 0
+
+    def prior(self, mean: Array, variance: Array) -> Natural:
+        """N(0, prior_sd^2 I) for every mean."""
+        family = self.family
+        return Natural(jnp.zeros(family.dim), family.identity(self.prior_sd**-2))
+
+    def first_extra(self) -> Array:
+        """None."""
+        return jnp.zeros(0)
+
+    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+        """Ones."""
+        return jnp.ones(self.family.dim + self.family.packed)
+
+    def assignments(self, posterior: Gaussian, X: Array) -> Array:
+        """Probability of each component for each record: rows x components."""
+        values, off = self._eigenbasis(posterior, X)[1:]
+        return self._responsibilities(values, off)
+
+    def _eigenbasis(self, cavity: Gaussian, X: Array) -> tuple[Array, Array, Array]:
+        """Eigenvectors and eigenvalues of the covariance, and x - m in that basis."""
+        values, vectors = jnp.linalg.eigh(self.family.matrices(cavity.covariance))
+        means = cavity.mean.reshape(self.components, self.width)
+        return vectors, values, jnp.einsum("kij,nki->nkj", vectors, X[:, None, :] - means)
+
+    def _responsibilities(self, values: Array, off: Array) -> Array:
+        total = values + self.sd**2
+        return jax.nn.softmax(-0.5 * jnp.sum(off**2 / total + jnp.log(total), axis=-1), axis=-1)
+
+    def updates(
+        self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
+    ) -> SiteUpdates:
+        """The batch's sites."""
+        vectors, v, off = self._eigenbasis(cavity, batch["X"])
+        r = self._responsibilities(v, off)[..., None]
+        total = v + self.sd**2
+        a = (off / total) / (1 - r * v / total)
+        doubt = r * (1 - r)
+        divisor = 1 + doubt * jnp.sum(a * v * off / total, axis=-1, keepdims=True)
+        gradient = jnp.einsum("kij,nkj->nki", vectors, r * a / divisor)
+        sure = r / (self.sd**2 + (1 - r) * v)
+        around = jnp.einsum("kij,nkj,klj->nkil", vectors, sure, vectors)
+        along = jnp.einsum("kij,nkj->nki", vectors, a)
+        bend = (doubt / divisor)[..., None] * along[..., :, None] * along[..., None, :]
+        count = len(batch["X"])
+        return SiteUpdates(
+            gradient.reshape(count, -1),
+            self.family.pack(around - bend),
+            jnp.zeros((count, 0)),
+        )

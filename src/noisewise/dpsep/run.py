@@ -1,0 +1,201 @@
+"""Whole runs: secure on rows about people, simulated on the device, and without privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from noisewise._validate import NoisewiseError
+from noisewise.dpsep.engine import Program, Setting, State, make_setting, read, start, step
+from noisewise.dpsep.settings import Rates, SepSettings
+from noisewise.dpsep.site import Gaussian, Rows, Site
+from noisewise.dpvi.run import stream_chunks
+from noisewise.mechanism import (
+    Chunk,
+    DeviceSource,
+    Draws,
+    Mechanism,
+    SecureSource,
+    noisy_sum,
+    usual_passes,
+)
+
+__all__ = ["Assembly", "SepFit", "assemble", "fit_secure", "fit_simulated", "fit_unsafe"]
+
+_CHUNK_STEPS = 100
+_CHUNK_NUMBERS = 2**24
+_PASS_FLOATS = 2**22
+
+
+class SepFit(NamedTuple):
+    """What a run ends with; leading axes where many ran at once. ``covariance`` is packed."""
+
+    mean: Any
+    precision: Any
+    covariance: Any
+    extra: Any
+    noise_covariance: Any
+    """Packed: how far noise and sampling have spread the mean; see `noise_aware`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """Everything that a run needs but the rows and the noise."""
+
+    program: Program
+    setting: Setting
+    rates: Rates
+    initial: Any
+
+
+def assemble(
+    site: Site,
+    settings: SepSettings,
+    mechanism: Mechanism | None,
+    rows: int,
+    row_count: int,
+    initial: np.ndarray,
+) -> Assembly:
+    """Put a run together. ``rows`` is the public number of records and may enter numbers;
+    ``row_count`` is the true one and only shapes arrays. No mechanism: no privacy."""
+    if mechanism is not None:
+        _check(mechanism, settings, site)
+    most = max(1, _PASS_FLOATS // (2 * (site.family.dim + site.family.packed)))
+    program = Program(
+        site=site,
+        passes=usual_passes(row_count, settings.sampling_rate, most),
+        clip=mechanism is not None or math.isfinite(max(settings.bounds)),
+    )
+    setting = make_setting(settings, program, mechanism, rows)
+    return Assembly(program, setting, settings.rates(), np.asarray(initial, np.float32))
+
+
+def _check(mechanism: Mechanism, settings: SepSettings, site: Site) -> None:
+    """The mechanism must account what the settings release."""
+    pairs = (
+        ("clip_norm", mechanism.clip_norm, settings.clip_norm(site.extras)),
+        ("sampling_rate", mechanism.sampling_rate, settings.sampling_rate),
+        ("steps", mechanism.steps, settings.steps),
+    )
+    for name, found, expected in pairs:
+        if not math.isclose(found, expected, rel_tol=1e-12):
+            raise NoisewiseError(
+                f"the mechanism's {name} is {found:g}, the settings say {expected:g}: "
+                "make it by settings.mechanism(site.extras)"
+            )
+    if not all(map(math.isfinite, (*settings.bounds, *(settings.natural_bounds or ())))):
+        raise NoisewiseError(f"a private run needs finite bounds, got {settings.bounds}")
+
+
+def _finish(program: Program, setting: Setting, state: State) -> SepFit:
+    """The reported posterior: the averaged mean with the precision as last read."""
+    last: Gaussian = read(program.site, setting, state)
+    return SepFit(
+        state.averaged,
+        last.precision,
+        last.covariance,
+        state.extra,
+        program.site.family.pack(state.spread.average),
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def _run_chunk(
+    program: Program, setting: Setting, rows: Rows, state: State, rates: Rates, chunk: Chunk
+) -> State:
+    """Several steps with randomness from the host."""
+
+    def one(state: State, inputs: Any) -> tuple[State, None]:
+        rate, offset, size, noise = inputs
+        draws = Draws(chunk.indices, offset, size, noise)
+        release = partial(_private, program, setting, rows, draws)
+        return step(program, setting, state, rate, release), None
+
+    state, _ = jax.lax.scan(one, state, (rates, chunk.offset, chunk.size, chunk.noise))
+    return state
+
+
+def _private(
+    program: Program, setting: Setting, rows: Rows, draws: Draws, records: Callable[[Rows], Array]
+) -> Array:
+    return noisy_sum(records, rows, draws, setting.grid, *program.passes)
+
+
+def fit_secure(
+    ready: Assembly,
+    rows: Rows,
+    row_count: int,
+    *,
+    insecure_seed: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> SepFit:
+    """One fit on real rows: cryptographic noise and batches, streamed in chunks."""
+    program, setting, rates = ready.program, ready.setting, ready.rates
+    scale = np.asarray(setting.noise_scale, float)
+    source = SecureSource(row_count, setting.sampling_rate, scale, program.passes, insecure_seed)
+    rows = {name: jnp.asarray(column) for name, column in rows.items()}
+    state, done = start(program.site, ready.initial), 0
+    pieces = _pieces(len(rates.mean), row_count + program.released)
+    for length, chunk in zip(pieces, stream_chunks(source, pieces), strict=True):
+        some = Rates(*(jnp.asarray(column[done : done + length]) for column in rates))
+        needed = replace(program, passes=program.passes.enough_for(int(chunk.size.max())))
+        state = _run_chunk(needed, setting, rows, state, some, chunk)
+        done += length
+        if progress is not None:
+            progress(done)
+    fit = _finish(program, setting, state)
+    return SepFit(*(np.asarray(part) for part in fit))
+
+
+def _pieces(steps: int, numbers_a_step: int) -> list[int]:
+    """Lengths of the chunks, bounded by memory."""
+    length = max(1, min(_CHUNK_STEPS, _CHUNK_NUMBERS // numbers_a_step, steps))
+    whole, rest = divmod(steps, length)
+    return [length] * whole + ([rest] if rest else [])
+
+
+def fit_simulated(ready: Assembly, source: DeviceSource, rows: Rows, key: Array) -> SepFit:
+    """One fit wholly on the device, noise from a seed: `jax.vmap` it over rows, starts and keys.
+
+    Not for data about people.
+    """
+    program, setting = ready.program, ready.setting
+
+    def one(state: State, inputs: tuple[Rates, Array]) -> tuple[State, None]:
+        rate, key = inputs
+        draws = source.draw(key, setting.noise_scale)
+        release = partial(_private, program, setting, rows, draws)
+        return step(program, setting, state, rate, release), None
+
+    rates = Rates(*(jnp.asarray(column) for column in ready.rates))
+    keys = jax.random.split(key, len(ready.rates.mean))
+    state, _ = jax.lax.scan(one, start(program.site, ready.initial), (rates, keys))
+    return _finish(program, setting, state)
+
+
+def fit_unsafe(ready: Assembly, rows: Rows) -> SepFit:
+    """All records at every step, no noise: damped SEP, clipped where the bounds are finite.
+
+    The name says it: nothing that comes out of here is private.
+    """
+    program, setting = ready.program, ready.setting
+
+    def release(records: Callable[[Rows], Array]) -> Array:
+        values = records(rows)
+        fine = jnp.all(jnp.isfinite(values), axis=-1, keepdims=True)
+        return jnp.sum(jnp.where(fine, values, 0.0), axis=0) * setting.sampling_rate
+
+    def one(state: State, rate: Rates) -> tuple[State, None]:
+        return step(program, setting, state, rate, release), None
+
+    rates = Rates(*(jnp.asarray(column) for column in ready.rates))
+    state, _ = jax.lax.scan(one, start(program.site, ready.initial), rates)
+    return _finish(program, setting, state)

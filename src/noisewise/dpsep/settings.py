@@ -1,0 +1,116 @@
+"""Every number that a DP-SEP fit needs besides the data and the budget; none comes from rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive, shown
+from noisewise.mechanism import Mechanism
+
+__all__ = ["Bounds", "Rates", "SepSettings"]
+
+
+class Bounds(NamedTuple):
+    """Clip norms of a record's blocks, in the site's units; infinity clips nothing."""
+
+    mean: float
+    """Of the centred gradient g, or of eta_s where the natural form is released."""
+    precision: float
+    extra: float = 1.0
+
+
+class Rates(NamedTuple):
+    """One entry per step: public, so that what follows from them is post-processing."""
+
+    mean: Any
+    precision: Any
+    centred: Any
+    keep: Any
+    """Weight of this step's mean in the average that is reported; they sum to one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SepSettings:
+    """How a fit goes: a step moves the share ``mean_rate`` of the way to the batch's sites.
+
+    In the papers' terms one record at a time with gamma/N is mean_rate = gamma/N^2; SEP itself
+    (Li et al. 2015) is gamma = N. Smaller is not more private: signal and noise shrink alike.
+    """
+
+    bounds: Bounds
+    sampling_rate: float = 0.1
+    steps: int = 400
+    natural_steps: int = 0
+    """First so many steps release eta_s instead of the centred g: finds modes from far away."""
+    natural_bounds: Bounds | None = None
+    weights: tuple[float, float, float] = (1.0, 0.5, 0.1)
+    """How the noise is shared: a block's sum has noise sigma |weights| bound / weight."""
+    mean_rate: float = 0.1
+    precision_rate: float = 0.05
+    """From a first full step the running mean of the precision slows down to this rate."""
+    decay_from: float = 0.5
+    """Share of the run after which both rates fall, as 1/t, ..."""
+    last_rate: float = 0.1
+    """... to this fraction of themselves."""
+    averaged: float = 0.2
+    """Share of the last steps whose means are averaged."""
+    floor: float = 2.0
+    """Eigenvalues of the precision are read as at least this many sds of their known noise."""
+    wander: float = 0.1
+    """How far, in prior sds, noise alone may spread a coordinate: shortens steps where the data say
+    little. Infinity never does."""
+
+    def __post_init__(self) -> None:
+        if self.sampling_rate != 1.0:
+            fraction("sampling_rate", self.sampling_rate)
+        integer_at_least("steps", self.steps, 1)
+        integer_at_least("natural_steps", self.natural_steps, 0)
+        if self.natural_steps and self.natural_bounds is None:
+            raise NoisewiseError("natural_steps need natural_bounds: clip norms of eta_s")
+        if len(self.weights) != 3 or not all(weight > 0 for weight in self.weights):
+            raise NoisewiseError(
+                f"weights must be three positive numbers, got {shown(self.weights)}"
+            )
+        for name in ("mean_rate", "precision_rate", "last_rate", "averaged"):
+            if not 0 < getattr(self, name) <= 1:
+                raise NoisewiseError(f"{name} must be in (0, 1], got {shown(getattr(self, name))}")
+        if not 0 <= self.decay_from <= 1:
+            raise NoisewiseError(f"decay_from must be in [0, 1], got {shown(self.decay_from)}")
+        if not self.floor >= 0:
+            raise NoisewiseError(f"floor must be at least 0, got {shown(self.floor)}")
+        positive("wander", self.wander)
+        for bounds in (self.bounds, self.natural_bounds or self.bounds):
+            for name, value in bounds._asdict().items():
+                positive(f"bounds.{name}", value)
+
+    def clip_norm(self, extras: int) -> float:
+        """The joint clip norm sqrt(sum C_k^2) in scaled units: block k is clipped to its weight."""
+        used = self.weights if extras else self.weights[:2]
+        return math.hypot(*used)
+
+    def mechanism(self, extras: int) -> Mechanism:
+        """The mechanism that accounts such a fit of a site with so many extras; calibrate it."""
+        return Mechanism(
+            clip_norm=self.clip_norm(extras), sampling_rate=self.sampling_rate, steps=self.steps
+        )
+
+    def rates(self) -> Rates:
+        """The schedule."""
+        steps = np.arange(self.steps)
+        decay = _decay(self.steps, self.decay_from, self.last_rate)
+        mean = self.mean_rate * decay
+        precision = np.maximum(self.precision_rate * decay, 1 / (steps + 1.0))
+        tail = max(1, round(self.averaged * self.steps))
+        keep = np.where(steps >= self.steps - tail, 1 / tail, 0.0)
+        columns = (mean, precision, steps >= self.natural_steps, keep)
+        return Rates(*(np.asarray(column, np.float32) for column in columns))
+
+
+def _decay(steps: int, start: float, last: float) -> np.ndarray:
+    """One until ``start``, then falling as 1/t to ``last``."""
+    late = np.clip((np.arange(steps) / max(steps - 1, 1) - start) / max(1 - start, 1e-9), 0, 1)
+    return 1 / (1 + late * (1 / last - 1))

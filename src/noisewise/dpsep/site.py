@@ -1,0 +1,91 @@
+"""What a site is: one record's likelihood, made Gaussian at a cavity.
+
+A site is a frozen dataclass with the members below; nothing else in this house knows a model. With
+the cavity N(m, V) and the record's tilted distribution projected on a Gaussian, the site's natural
+parameters are the difference of the two (dp-sep.txt Alg. 2, lines 3 and 4). They are handed over
+centred at the cavity,
+
+    Lambda_s,    g = eta_s - Lambda_s m,
+
+because the engine can release either form: the noise of Lambda_s never multiplies m in this one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+from jax import Array
+
+from noisewise.dpsep.family import Family
+
+__all__ = ["Gaussian", "Natural", "Rows", "Site", "SiteUpdates", "line_site"]
+
+Rows = dict[str, Any]
+_LEAST_SHRINKAGE = 0.01
+
+
+class Gaussian(NamedTuple):
+    """A Gaussian by mean, packed precision and packed covariance."""
+
+    mean: Array
+    precision: Array
+    covariance: Array
+
+
+class Natural(NamedTuple):
+    """A Gaussian by its natural parameters: eta = Lambda m, and Lambda packed."""
+
+    eta: Array
+    precision: Array
+
+
+class SiteUpdates(NamedTuple):
+    """What every record of a batch asks for, centred at the cavity."""
+
+    gradient: Array
+    """batch x dim: eta_s - Lambda_s m."""
+    precision: Array
+    """batch x packed: Lambda_s."""
+    extra: Array
+    """batch x extras: whatever else the model learns from a record; its mean becomes state."""
+
+
+class Site(Protocol):
+    """A model, as DP-SEP sees it."""
+
+    @property
+    def family(self) -> Family:
+        """Shape of the posterior's precision."""
+
+    @property
+    def extras(self) -> int:
+        """How many numbers a record contributes besides its Gaussian."""
+
+    def prior(self, mean: Array, variance: Array) -> Natural:
+        """The prior; it may be refined by looking at the posterior (means and variances), which
+        was released."""
+
+    def first_extra(self) -> Array:
+        """Where the extras' running mean starts: public."""
+
+    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+        """Public scale of every released coordinate (gradient, precision, extra): divides before
+        the clip, multiplies after it."""
+
+    def updates(
+        self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
+    ) -> SiteUpdates:
+        """The batch's sites. ``rows`` is the public number of records."""
+
+
+def line_site(slope: Array, bend: Array, variance: Array) -> tuple[Array, Array]:
+    """From derivatives of log Z by a mean (slope g, minus second derivative h) to a site.
+
+    Along one direction with cavity variance v: Lambda_s = h/(1 - v h), and the centred natural
+    parameter is g/(1 - v h). A record that would need 1 - v h < 0.01 counts as nothing.
+    """
+    shrinkage = 1 - variance * bend
+    usable = shrinkage >= _LEAST_SHRINKAGE
+    divisor = jnp.where(usable, shrinkage, 1.0)
+    return jnp.where(usable, slope / divisor, 0.0), jnp.where(usable, bend / divisor, 0.0)
