@@ -98,9 +98,7 @@ def calibration(name, noise):
     draw = rng.normal if noise == "gaussian" else rng.laplace
     scale = noise_sd if noise == "gaussian" else noise_sd / np.sqrt(2)
     noisy = sums + draw(0.0, scale, sums.shape)
-    draws = exponential_family_posterior(
-        family, noisy, ROWS, noise_sd, 600, rng, noise=noise
-    )
+    draws = exponential_family_posterior(family, noisy, ROWS, noise_sd, 600, rng, noise=noise)
     z = (theta - draws.mean(1)) / draws.std(1)
     return z, np.mean(draws < theta[:, None], axis=1)
 

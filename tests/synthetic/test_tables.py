@@ -220,3 +220,14 @@ def test_arguments_are_checked(clinic_result):
         nw.synthesize(clinic_result, model=clinic, copies=1)
     with pytest.raises(NoisewiseError, match="reads a saved one"):
         nw.synthesize("out")
+
+
+def test_doubts_travel_with_the_tables(clinic_result, tmp_path):
+    """A fit that did not settle says so in the files that go out, not only on the terminal."""
+    asked = {**clinic_result.asked, "posterior": "averaged"}
+    doubtful = replace(clinic_result, status=Status.NOT_CONVERGED, asked=asked)
+    with pytest.warns(UserWarning, match="drifts"):
+        tables = nw.synthesize(doubtful, model=clinic, copies=2, seed=1)
+    said = (tables.save(tmp_path / "out") / "README.txt").read_text()
+    assert "The fit did not go well: the trace still drifts" in said
+    assert "takes nothing off for clipping" in said

@@ -57,6 +57,7 @@ def _context(tables: SyntheticTables, found: Fidelity, unsafe: bool) -> dict[str
         ),
         "reasons": reasons,
         "plain": origin.plain,
+        "doubts": origin.doubts,
         "unsafe": unsafe,
         "facts": [
             ("tables", f"{len(tables):,}"),

@@ -76,6 +76,7 @@ def synthesize(
         rows=_fitted_rows(result),
         posterior="naive" if plain else str(result.asked["posterior"]),
         sample=None if covariates is None else _declared(covariates),
+        status=result.status,
     )
     return SyntheticTables(generator, thetas[order], copies, rows=size, seed=seed, origin=origin)
 

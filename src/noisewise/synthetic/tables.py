@@ -15,6 +15,7 @@ import numpy as np
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.data import Schema, Table
 from noisewise.mechanism import Certificate
+from noisewise.posterior import Status
 from noisewise.synthetic.generator import Drawn, Generator, covariates_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Origin:
     """How the posterior was inferred, as the fit was asked; naive is plain DPVI's."""
     sample: str | None = None
     """What public rows the covariates are from, in the certificate's words."""
+    status: Status = Status.OK
+    """How the fit went."""
 
     @property
     def plain(self) -> bool:
@@ -62,6 +65,19 @@ class Origin:
         lines = tuple(f"NOT PRIVATE: {reason}" for reason in self.privacy.not_private_because)
         if self.plain:
             lines += ("The posterior behind these tables ignores the privacy noise.",)
+        return lines + self.doubts
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why error bars from these tables may not hold."""
+        lines: tuple[str, ...] = ()
+        if self.posterior == "averaged":
+            lines += (
+                "Averaging takes nothing off for clipping: what records with large gradients have "
+                "in common can be rarer in these tables than their error bars say.",
+            )
+        if self.status is not Status.OK:
+            lines += (f"The fit did not go well: {self.status.words}.",)
         return lines
 
 
