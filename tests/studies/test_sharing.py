@@ -25,7 +25,7 @@ def small():
     """Three columns, two components, two lengths: a minute of compiling less."""
     patch = pytest.MonkeyPatch()
     patch.setattr(sharing_tables, "COMPONENTS", 2)
-    patch.setattr(sharing, "LENGTHS", (1.0, 2.0))
+    patch.setattr(sharing, "_LENGTH_PARTS", {"2": (2.0,), "1": (1.0,)})
     rng = np.random.default_rng(0)
     schema = nw.Schema(
         (
@@ -67,7 +67,7 @@ def test_cells_are_sufficient_for_the_regression(small):
 @pytest.fixture(scope="module")
 def lines(small):
     parts = [Part("natural", "starts"), Part("aligned", "starts")]
-    parts += [Part("aligned", "lengths"), Part("aligned", "downstream")]
+    parts += [Part("aligned", which) for which in ("lengths_2", "lengths_1", "downstream")]
     return joined(line for part in parts for line in sharing.run(part, OPTIONS, small))
 
 

@@ -72,6 +72,11 @@ class Part(NamedTuple):
         """As files and times are called."""
         return f"{self.rule}-{self.variant}" if self.variant else self.rule
 
+    @property
+    def group(self) -> str:
+        """As the user names it: pieces of one variant differ behind an underscore."""
+        return self.variant.split("_")[0]
+
 
 class Panel(NamedTuple):
     """One panel of the figure, and one table of the text."""

@@ -237,12 +237,12 @@ def _run_rules(
 
 
 def _chosen(study: Study, parts: list[Part], variants: tuple[str, ...]) -> list[Part]:
-    known = tuple(dict.fromkeys(part.variant for part in parts if part.variant))
+    known = tuple(dict.fromkeys(part.group for part in parts if part.variant))
     for name in variants:
         if name not in known:
             offered = f"choose from {', '.join(known)}" if known else "it has none: drop --parts"
             raise NoisewiseError(f"study {study.name} has no part '{name}': {offered}")
-    return [part for part in parts if not variants or part.variant in variants]
+    return [part for part in parts if not variants or part.group in variants]
 
 
 def _asked(part: Part, options: Options) -> dict[str, Any]:
