@@ -108,10 +108,10 @@ def _moments(
     mean = clipped.mean(1)
     scatter = rows * (across @ clipped / records - mean[:, :, None] * mean[:, None, :])
     inverse = np.linalg.inv(response + prior_precision)
-    cut = gradients - clipped
-    shift = (inverse @ (rows * cut.mean(1))[..., None])[..., 0]
+    shifts = rows * (gradients - clipped) @ np.swapaxes(inverse, 1, 2)
+    shift = shifts.mean(1)
     # The simulated shift has a Monte Carlo error of its own, taken out in the mean.
-    chance = (inverse**2 * (rows**2 * cut.var(1) / records)[:, None, :]).sum((1, 2))
+    chance = shifts.var(1).sum(1) / records
     bias = max(float(np.mean((shift**2).sum(1) - chance)), 0.0) ** 0.5
     return _Moments(float(clip_norm), response, scatter, bias)
 
