@@ -29,6 +29,7 @@ studies-small: $(VENV)/.dev
 	$(BIN)/noisewise study adult --fits 3 --epochs 100 --data $(ADULT)
 	$(BIN)/noisewise study full-rank --fits 3 --epochs 20
 	$(BIN)/noisewise study data-sharing --fits 2 --epochs 5 --parts starts
+	$(BIN)/noisewise study sep-mixture --fits 3
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

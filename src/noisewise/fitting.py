@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, shown
+from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise.account import certified, row_count
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
-from noisewise.mechanism import Budget, Certificate, Mechanism, Release, issue
-from noisewise.mechanism.counting import count_release, noisy_count
-from noisewise.models import Glm, Mixture, RowView, Target, build_target, model_name, named_model
+from noisewise.mechanism import Budget, Certificate, Mechanism
+from noisewise.models import (
+    Glm,
+    Mixture,
+    Network,
+    RowView,
+    Target,
+    build_target,
+    model_name,
+    named_model,
+)
 from noisewise.planning import (
     SIMULATED,
     Plan,
@@ -25,17 +33,9 @@ from noisewise.planning import (
 )
 from noisewise.posterior import Outcome, check_method, infer
 from noisewise.result import Result
+from noisewise.sep_fitting import fit_sep
 
 __all__ = ["fit"]
-
-
-@dataclass(frozen=True)
-class _RowCount:
-    """The number of rows as it may be used, where it came from, and what it cost."""
-
-    public: int
-    source: str
-    releases: tuple[Release, ...]
 
 
 def fit(
@@ -48,6 +48,7 @@ def fit(
     plan: Plan | Settings | None = None,
     steps: int | None = None,
     public_sample: PublicSample | None = None,
+    method: str = "dpvi",
     posterior: str | None = None,
     draws: int = 4000,
     insecure_seed: int | None = None,
@@ -55,17 +56,21 @@ def fit(
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 
-    ``model`` is a NumPyro model function, ``"logistic"``, ``"poisson"``, ``"linear"``,
-    ``"mixture"`` or ``"path/to/model.py:function"``. Its arguments are columns of the table by
-    name; ``X`` and ``y`` are the design matrix and the ``target`` column. Without a ``plan``, a
-    quick one is made by simulation first (`noisewise.plan` with ``fits=0``), for ``steps`` steps if
-    given; covariates are simulated from the schema, or taken from a ``public_sample``. If the
-    schema declares no number of rows, a noisy one is bought with about one percent of the budget.
+    ``model`` is a NumPyro model function, ``"logistic"``, ``"probit"``, ``"poisson"``,
+    ``"linear"``, ``"network"``, ``"mixture"`` or ``"path/to/model.py:function"``. Its arguments are
+    columns of the table by name; ``X`` and ``y`` are the design matrix and the ``target`` column.
+    Without a ``plan``, a quick one is made by simulation first (`noisewise.plan` with ``fits=0``),
+    for ``steps`` steps if given; covariates are simulated from the schema, or taken from a
+    ``public_sample``. If the schema declares no number of rows, a noisy one is bought with about
+    one percent of the budget.
     ``progress(done, steps)`` is called as the run goes on.
 
     ``posterior`` is how the trace is read, by default ``"exact"``, the noise-aware one. For a
     mixture it is ``"averaged"``, DPVIm's: the noise-aware ones need a unique optimum, and a
     mixture has one for every order of its components.
+
+    ``method="dp-sep"`` fits linear, logistic and probit regressions and networks by stochastic
+    expectation propagation instead (`noisewise.dpsep`); a network can only be fitted so.
 
     ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
     """
@@ -80,12 +85,30 @@ def fit(
         integer_at_least("insecure_seed", insecure_seed, 0)
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
+    one_of("method", method, ("dpvi", "dp-sep"))
     resolved = named_model(model, table.schema, target, features)
-    posterior = _posterior(posterior, resolved)
     view = row_view(resolved, table.schema, target, features, public_sample)
+    _refuse_own_rows(public_sample, table)
+    if method == "dp-sep":
+        if plan is not None or posterior is not None:
+            raise NoisewiseError(
+                "plan and posterior belong to method='dpvi': leave them out with method='dp-sep'"
+            )
+        return fit_sep(
+            resolved,
+            table,
+            budget=budget,
+            view=view,
+            steps=steps,
+            draws=draws,
+            public_sample=public_sample,
+            insecure_seed=insecure_seed,
+            progress=progress,
+        )
+    posterior = _posterior(posterior, resolved)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
-    _refuse_before_spending(plan, resolved, built, table, posterior, public_sample)
-    count = _row_count(table, budget, insecure_seed)
+    _refuse_before_spending(plan, resolved, built, posterior, public_sample)
+    count = row_count(table, budget, insecure_seed)
     if plan is None:
         settings, source = _first_guess(built, view, count.public, budget, steps), SIMULATED
     else:
@@ -97,7 +120,8 @@ def fit(
     # Only now: the number of rows is out, and nothing may be refused any more.
     budget.warn_if_delta_is_large(count.public)
     trace = _run(assembly, table, view, insecure_seed, progress)
-    certificate = _certificate(budget, mechanism, count, source, public_sample, insecure_seed)
+    releases = (mechanism.release("gradients"),)
+    certificate = certified(budget, releases, count, source, public_sample, insecure_seed)
     rng = np.random.default_rng(insecure_seed)
     reference = reference_rows(built, view, count.public)
     outcome = infer(posterior, trace, assembly, settings, draws, rng, reference)
@@ -109,7 +133,6 @@ def _refuse_before_spending(
     plan: Plan | Settings | None,
     model: Callable[..., Any],
     target: Target,
-    table: Table,
     posterior: str,
     public_sample: PublicSample | None,
 ) -> None:
@@ -126,13 +149,16 @@ def _refuse_before_spending(
         _rehearse(settings, target)
     if plan is not None or not isinstance(model, Mixture):
         check_method(posterior, settings)
-    if public_sample is not None:
-        for name, values in public_sample.columns.items():
-            if name in table.schema and np.array_equal(values, table.arrays[name]):
-                raise NoisewiseError(
-                    f"column '{name}' of the public sample is the table's own: a public sample is "
-                    "of other people, about whom nothing needs protecting"
-                )
+
+
+def _refuse_own_rows(public_sample: PublicSample | None, table: Table) -> None:
+    columns = {} if public_sample is None else public_sample.columns
+    for name, values in columns.items():
+        if name in table.schema and np.array_equal(values, table.arrays[name]):
+            raise NoisewiseError(
+                f"column '{name}' of the public sample is the table's own: a public sample is of "
+                "other people, about whom nothing needs protecting"
+            )
 
 
 def _rehearse(settings: Settings, target: Target) -> None:
@@ -154,6 +180,11 @@ def _rehearse(settings: Settings, target: Target) -> None:
 
 def _posterior(asked: str | None, model: Callable[..., Any]) -> str:
     """How the trace is read: as asked, if the model can be read so, or the model's own way."""
+    if isinstance(model, Network):
+        raise NoisewiseError(
+            "a network has many equal optima, which no reading of a DPVI trace can tell apart: fit "
+            "it with method='dp-sep'"
+        )
     if not isinstance(model, Mixture):
         return asked or "exact"
     if asked not in (None, "averaged"):
@@ -164,27 +195,11 @@ def _posterior(asked: str | None, model: Callable[..., Any]) -> str:
     return "averaged"
 
 
-def _row_count(table: Table, budget: Budget, insecure_seed: int | None) -> _RowCount:
-    declared = table.schema.rows
-    if declared is not None:
-        if declared != len(table):
-            raise NoisewiseError(
-                f"the schema declares rows = {declared} but the table has another number: correct "
-                "it, or leave rows out to have the number noised"
-            )
-        return _RowCount(declared, "declared public in the schema", ())
-    if budget.adjacency == "replace-one":
-        return _RowCount(len(table), "public under replace-one adjacency", ())
-    release = count_release(budget)
-    public = noisy_count(len(table), release, insecure_seed)
-    return _RowCount(public, "noised, paid from the budget", (release,))
-
-
 def _first_guess(
     target: Target, view: RowView, rows: int, budget: Budget, steps: int | None
 ) -> Settings:
     if isinstance(target.model, Mixture):
-        return mixture_guess(target, view, rows, steps)
+        return mixture_guess(target, view, rows, budget, steps)
     if steps is None:
         return first_guess(target, view, rows, budget)
     return first_guess(target, view, rows, budget, steps=steps)
@@ -220,34 +235,6 @@ def _run(
     )
 
 
-def _certificate(
-    budget: Budget,
-    mechanism: Mechanism,
-    count: _RowCount,
-    source: str,
-    public_sample: PublicSample | None,
-    insecure_seed: int | None,
-) -> Certificate:
-    secure = insecure_seed is None
-    sources = {
-        "bounds and categories": "declared in the schema",
-        "clip norm and settings": source,
-        "number of rows": count.source,
-        "randomness": "AES-128-CTR keyed by the operating system" if secure else "a known seed",
-        "sampling": "Poisson, no batch truncated",
-        "noise": "rounded Gaussian on an integer grid",
-    }
-    if public_sample is not None:
-        sources["covariates for simulation"] = (
-            f"a sample of {len(public_sample)} rows, {public_sample.fingerprint()}, declared public"
-        )
-    gradients = mechanism.release("gradients")
-    reasons = (
-        () if secure else (f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",)
-    )
-    return issue(budget, (gradients, *count.releases), sources, reasons)
-
-
 def _asked(
     model: Callable[..., Any],
     view: RowView,
@@ -279,7 +266,9 @@ def _result(
 ) -> Result:
     def latents(theta: np.ndarray) -> dict[str, np.ndarray]:
         found = target.constrain(jnp.asarray(theta, jnp.float32))
-        return {name: np.asarray(value) for name, value in found.items()}
+        # What has names of its own is what people look for: it comes first.
+        order = sorted(found, key=lambda name: name not in coordinates)
+        return {name: np.asarray(found[name]) for name in order}
 
     names = view.feature_names
     coordinates = {}
@@ -315,4 +304,5 @@ def _tails(outcome: Outcome) -> dict[str, np.ndarray]:
         "tail_slope": found.slope,
         "tail_r_hat": found.r_hat,
         "tail_converged": found.converged,
+        **{f"pull_{name}": np.array(pull) for name, pull in (outcome.pulls or {}).items()},
     }

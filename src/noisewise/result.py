@@ -40,11 +40,16 @@ class Result:
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     """Block means of the iterates (``means``) and the blocks' end steps (``ends``); where a
     posterior averages tails, their ``tail_blocks``, ``tail_slope``, ``tail_r_hat`` and whether
-    they are ``tail_converged``, by variational parameter."""
+    they are ``tail_converged``, by variational parameter; of a mixture, how strongly
+    the gradients of the regression (``pull_regression``) and of the components
+    (``pull_components``) still pull, and the most that noise would."""
     burn_in: int = 0
     """Blocks dropped before the posterior was computed."""
     coordinates: dict[str, list[str]] = field(default_factory=dict)
     """Names along a latent's last axis, such as feature names."""
+    inner: tuple[str, ...] = ()
+    """Latents that say nothing one by one, such as a network's weights: summaries leave them out,
+    `draws` and `posterior` have them."""
 
     @cached_property
     def posterior(self) -> xarray.DataTree:
@@ -62,7 +67,7 @@ class Result:
 
         fraction("level", level)
         rows = {}
-        for name, values in (self.plain if plain else self.draws).items():
+        for name, values in self.told(self.plain if plain else self.draws).items():
             for label, column in _scalars(name, values, self.coordinates.get(name)):
                 label = f"{name}[{label}]" if label in rows else label
                 low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
@@ -73,6 +78,10 @@ class Result:
                     "upper": high,
                 }
         return pandas.DataFrame.from_dict(rows, orient="index")
+
+    def told(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Those of the latents that are not `inner`."""
+        return {name: values for name, values in draws.items() if name not in self.inner}
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page about the fit; returns its path."""

@@ -34,7 +34,7 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
         return
     if not overwrite:
         raise ResultFileError(
-            f"{folder} exists already: choose another folder, or allow overwriting"
+            f"{folder} exists already: choose another folder, or pass overwrite=True"
         )
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / _JSON).is_file()):
         raise ResultFileError(f"{folder} is not a noisewise result: not overwritten")
@@ -56,6 +56,7 @@ def save(result: Result, folder: Path, *, overwrite: bool = False) -> Path:
             "asked": result.asked,
             "burn_in": result.burn_in,
             "coordinates": result.coordinates,
+            "inner": list(result.inner),
             "arrays_sha256": _digest(scratch / _ARRAYS),
         }
         (scratch / _JSON).write_text(json.dumps(plain, indent=2) + "\n")
@@ -91,6 +92,7 @@ def load(folder: Path) -> Result:
             asked=dict(plain["asked"]),
             burn_in=int(plain["burn_in"]),
             coordinates=dict(plain["coordinates"]),
+            inner=tuple(plain.get("inner", ())),
             **groups,
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -129,14 +129,21 @@ def test_secure_fits_are_accounted_and_only_seeded_ones_repeat():
     budget = Budget(epsilon=1.0, delta=1e-5)
     phases = (phase(40), phase(20))
     mechanisms = tuple(replace(one.settings.mechanism(0), noise_multiplier=4.0) for one in phases)
-    seen = []
+    seen, means = [], []
+
+    def heard(done, mean):
+        seen.append(done)
+        means.append(mean)
+
     run = lambda seed: fit_phases_secure(  # noqa: E731
-        phases, mechanisms, table(), N, np.zeros(WIDTH), insecure_seed=seed, progress=seen.append
+        phases, mechanisms, table(), N, np.zeros(WIDTH), insecure_seed=seed, progress=heard
     )
     first, again, secure, other = run(3), run(3), run(None), run(None)
     assert np.array_equal(first.mean, again.mean)
     assert not np.array_equal(secure.mean, other.mean)
-    assert seen[:2] == sorted(seen[:2]) and seen[-1] == 60
+    once = len(seen) // 4
+    assert seen[:once] == sorted(seen[:once]) and seen[-1] == 60
+    assert np.array_equal(means[once - 1], means[2 * once - 1])
     paper = certificate(budget, mechanisms)
     assert paper.private and paper.verify().holds
     assert paper.epsilon_spent <= 1.0 and sum(line.times for line in paper.releases) == 60

@@ -1,5 +1,7 @@
 """Every method has a limit that is known exactly, and reaches it."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +10,12 @@ import pytest
 from dpsep.regressions import NOISE, WIDTH, N, exact, matrix, quiet, site, table
 from noisewise.dpsep import (
     Bounds,
+    Phase,
     ProbitSite,
     adf,
     assemble,
     ep,
+    fit_phases_simulated,
     fit_unsafe,
     one_at_a_time,
     random_passes,
@@ -103,3 +107,23 @@ def test_clipping_binds_and_a_site_that_is_not_a_number_is_nothing():
     for method in (ep, adf):
         found = method(site(), broken, random_passes(N, 1, 0), initial=np.zeros(WIDTH))
         assert jax.tree.all(jax.tree.map(lambda part: bool(jnp.isfinite(part).all()), found))
+
+
+def test_many_budgets_share_one_program():
+    """The noise times a factor is the noise of a mechanism with that much less, to a grid's step:
+    same key, same normals."""
+    rows = {name: jnp.asarray(column) for name, column in table().items()}
+    settings = Settings(bounds=Bounds(20.0, 60.0), sampling_rate=0.5, steps=8, wander=np.inf)
+    phases = (Phase(site(), settings),)
+    loud, calm = (replace(settings.mechanism(0), noise_multiplier=noise) for noise in (0.8, 0.2))
+
+    def fit(mechanism):
+        start, key = jnp.zeros(WIDTH), jax.random.PRNGKey(0)
+        return jax.jit(
+            lambda factor: fit_phases_simulated(phases, (mechanism,), rows, start, key, factor).mean
+        )
+
+    any_budget = fit(loud)
+    quarter = np.asarray(any_budget(0.25))
+    assert np.allclose(quarter, fit(calm)(1.0), atol=2e-3)
+    assert np.abs(quarter - any_budget(1.0)).max() > 0.02

@@ -83,7 +83,7 @@ def test_whitening_makes_the_curvature_the_identity():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"family": "probit"}, "family must be one of"),
+        ({"family": "tobit"}, "family must be one of"),
         ({"family": "logistic", "prior_scale": float("nan")}, "prior_scale must be"),
         ({"family": "linear", "noise_scale": 0}, "noise_scale must be"),
     ],

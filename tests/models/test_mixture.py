@@ -13,7 +13,10 @@ from noisewise.models import Target, bind, build_target, identity_frame, model_n
 from noisewise.models.mixture import mixture
 from noisewise.models.mixture_target import MixtureTarget
 from noisewise.planning import mixture_guess
+from noisewise.posterior import Status
+from noisewise.report.words import convergence_sentence
 
+BUDGET = nw.Budget(epsilon=1.0, delta=1e-6)
 SCHEMA = nw.Schema(
     (
         nw.Column(name="home-town", kind="category", categories=("x", "y", "z")),
@@ -155,6 +158,12 @@ def test_a_fit_with_a_large_budget_recovers_marginals():
         draws=200,
     )
     assert result.asked["posterior"] == "averaged"
+    assert result.status is Status.OK
+    for group in ("regression", "components"):
+        strength, limit = result.trace[f"pull_{group}"]
+        assert strength < limit < 3.5
+    assert next(iter(result.draws)) == "coefficients"
+    assert list(result.summary().index[:2]) == ["intercept", "home-town=y"]
     assert model_name(named_model(result.asked["model"])) == result.asked["model"]
     weights, towns, smokes = (
         result.draws[k] for k in ("weights", "home-town_shares", "smoker_shares")
@@ -175,14 +184,14 @@ def test_a_fit_with_a_large_budget_recovers_marginals():
 
 def test_quick_settings_break_the_symmetry_and_read_no_row(ready):
     target, view, _, _ = ready
-    settings = mixture_guess(target, view, 5000)
+    settings = mixture_guess(target, view, 5000, BUDGET)
     assert settings.rule == "aligned"
     parts = {site.name: site for site in target.layout.latents}
     start = np.asarray(settings.start)[2 : 2 + 3 * parts["home-town_shares"].shape[1] - 3]
     components = start.reshape(3, 2)
     assert all(np.abs(a - b).max() > 0.1 for a, b in itertools.combinations(components, 2))
     assert settings.start[-5] == pytest.approx(np.log(0.2))
-    assert np.array_equal(mixture_guess(target, view, 5000).start, settings.start)
+    assert np.array_equal(mixture_guess(target, view, 5000, BUDGET).start, settings.start)
     assert 0.5 < settings.clip_norm < 20
 
 
@@ -193,10 +202,24 @@ def test_features_and_names():
     assert str(named_model("mixture")) == "mixture"
     again = named_model(model_name(model), SCHEMA, "ill", ["smoker", "visits"])
     assert again == model
-    with pytest.raises(nw.NoisewiseError, match="neither logistic, poisson, linear, mixture"):
+    with pytest.raises(nw.NoisewiseError, match=r"is neither .*mixture"):
         named_model("mixtures")
 
 
+def test_a_fit_that_is_too_short_is_not_called_converged():
+    """A hundred steps from a start that knows nothing; seeded, and so not random."""
+    table, *_ = correlated_table()
+    budget = nw.Budget(epsilon=50.0, delta=1e-6)
+    result = nw.fit(
+        mixture(3), table, target="ill", budget=budget, steps=100, insecure_seed=1, draws=200
+    )
+    assert result.status is Status.NOT_CONVERGED
+    strength, limit = result.trace["pull_regression"]
+    assert strength > 2 * limit
+    assert "not settled" in convergence_sentence(result)
+
+
+HUGE = nw.Schema((nw.Column(name="cents", kind="count", bounds=(0, 2**40)),))
 REAL = nw.Schema((*SCHEMA.columns, nw.Column(name="height", kind="real", bounds=(0, 3))))
 
 
@@ -209,6 +232,15 @@ REAL = nw.Schema((*SCHEMA.columns, nw.Column(name="height", kind="real", bounds=
         (lambda: named_model("mixture", REAL, "ill"), "column 'height' is real"),
         (lambda: named_model("mixture", REAL, "height", ["smoker"]), "target 'height' is real"),
         (lambda: mixture(4, "logistic").of(SCHEMA, "visits"), "response must be 'poisson'"),
+        (
+            lambda: named_model("mixture", SCHEMA, "ill", []),
+            "none are left: name some in",
+        ),
+        (lambda: bind(mixture(), HUGE, None), "counts above 2147483647 do not fit 32 bits"),
+        (
+            lambda: nw.coverage("mixture", like=SCHEMA, n=100, budget=BUDGET, target="ill"),
+            "coverage cannot be measured for a mixture",
+        ),
         (
             lambda: nw.plan("mixture", like=SCHEMA, n=100, budget=nw.Budget(epsilon=1, delta=1e-6)),
             "a mixture has no plan",

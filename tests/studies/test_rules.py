@@ -8,6 +8,7 @@ import pytest
 
 from noisewise import NoisewiseError
 from noisewise.studies import STUDIES
+from noisewise.studies.claims import lies_beyond, reaches, stays_above
 from noisewise.studies.comparisons import COMPARISONS
 from noisewise.studies.rules import (
     Claim,
@@ -16,8 +17,6 @@ from noisewise.studies.rules import (
     Panel,
     Part,
     joined,
-    lies_beyond,
-    stays_above,
 )
 from noisewise.studies.runner import run, run_study
 
@@ -80,6 +79,39 @@ def test_pieces_of_a_curve_are_joined_in_order():
     (found,) = joined([late, early, late])
     assert found.x == (1.0, 2.0, 3.0, 4.0)
     np.testing.assert_allclose(found.mean, found.x)
+
+
+def test_medians_come_with_quartiles_and_outlast_one_bad_fit():
+    found = Line("error", "dp-sep", (1.0, np.inf), np.array([[5.0, 1, 2, 3, 400], [0.5] * 5]))
+    np.testing.assert_array_equal(found.summary("median"), [[3, 0.5], [2, 0.5], [5, 0.5]])
+    assert found.shown_at(0, "median") == "3 (2 to 5)"
+    assert found.shown_at(1, "mean") == "0.5 ± 0"
+    assert found._replace(values=found.values[:, :1]).shown_at(0, "median") == "5"
+    rival = line("dp-em", 4.0, 1.0, x=found.x)
+    assert lies_beyond("error", "dp-sep", ("dp-em",))([found, rival]).held is False
+    assert lies_beyond("error", "dp-sep", ("dp-em",), middle="median")([found, rival]).held is True
+    found.values[0, 0] = np.nan
+    assert lies_beyond("error", "dp-sep", ("dp-em",), middle="median")([found, rival]).held is False
+
+
+def test_goals_are_met_at_every_place_that_was_run():
+    lines = [line("dp-sep", 1.0, 2.0)]
+    assert reaches("error", "dp-sep", {1.0: 1.0, 2.0: 2.5, 50.0: 0.1})(lines).held is True
+    missed = reaches("error", "dp-sep", {1.0: 1.1, 2.0: 1.9})(lines)
+    assert missed.held is False
+    assert "DP-SEP at 2 2 ± 0.058 for 1.9" in missed.figures
+    assert reaches("error", "dp-sep", {2.0: 1.9}, larger=True)(lines).held is True
+    assert reaches("error", "dp-sep", {3.0: 1.9})(lines).held is None
+    assert reaches("error", "dp-em", {1.0: 1.9})(lines) == (None, "not run: DP-EM")
+    lines[0].values[1, 0] = np.nan
+    assert reaches("error", "dp-sep", {2.0: 2.5})(lines).held is False
+
+
+def test_data_sets_are_places_too_and_keep_their_order():
+    pieces = [line("sep", 1.0, 2.0, x=("wine", "naval")), line("sep", 3.0, x=("kin8nm",))]
+    (found,) = joined(pieces)
+    assert found.x == ("wine", "naval", "kin8nm")
+    np.testing.assert_allclose(found.mean, [1.0, 2.0, 3.0])
 
 
 RUNS: list[Part] = []
@@ -150,6 +182,40 @@ def test_files_hold_what_was_measured_and_which_claims_held(study, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
+def test_the_papers_figures_stand_beside_ours_and_hidden_panels_in_the_file_alone(
+    study, tmp_path, monkeypatch
+):
+    before = COMPARISONS["full-rank"]
+    printed = {"vanilla": {1.0: 2.5}, "baseline": {4.0: (3.0, 0.25)}}
+    curves = before.panels[0]._replace(paper=printed, middle="median")
+
+    def draw_more(result, folder):
+        (folder / "more.txt").write_text(f"{len(result.lines)} lines")
+        return [folder / "more.txt"]
+
+    panels = (curves, before.panels[1]._replace(shown=False))
+    changed = replace(before, panels=panels, repeats="tables", draw_more=draw_more)
+    monkeypatch.setitem(COMPARISONS, "full-rank", changed)
+    result = run(study, fits=3, epochs=5, jobs=1)
+    data, text, _, more = result.save(tmp_path)
+    table = text.read_text()
+    assert "| error, by ε: ours [paper's] | 1 | 4 |" in table
+    shown = result.lines[0]
+    assert (
+        f"| vanilla | {shown.shown_at(0, 'median')} [2.5] | {shown.shown_at(1, 'median')} |"
+    ) in table
+    assert "| baseline | 3 (3 to 3) | 3 (3 to 3) [3 ± 0.25] |" in table
+    assert "Medians over 3 tables (quartiles)" in table
+    assert "Dots" not in table
+    plain = json.loads(data.read_text())
+    assert [panel["name"] for panel in plain["panels"]] == ["curves", "dots"]
+    assert plain["panels"][0]["paper"] == {
+        "vanilla": {"1.0": 2.5},
+        "baseline": {"4.0": [3.0, 0.25]},
+    }
+    assert more.read_text() == f"{len(result.lines)} lines"
+
+
 def test_a_run_that_was_cut_off_goes_on_where_it_stopped(study, tmp_path):
     first = study.with_methods(("vanilla",))
     run(first, fits=3, epochs=5, jobs=1, keep=tmp_path)
@@ -184,12 +250,12 @@ def test_mistakes_get_one_line():
         run_study("adult")
     with pytest.raises(NoisewiseError, match="epochs must be an integer of at least 1"):
         run_study("full-rank", epochs=0)
-    with pytest.raises(NoisewiseError, match="table1 compares no rules: drop --epochs"):
+    with pytest.raises(NoisewiseError, match="table1 has no epochs or parts: drop"):
         run_study("table1", epochs=3)
 
 
 def test_every_comparison_of_the_catalogue_is_there():
-    named = {name for name, study in STUDIES.items() if study.kind == "rules"}
+    named = {name for name, study in STUDIES.items() if study.kind == "comparison"}
     assert named == set(COMPARISONS)
     assert all(STUDIES[name].epochs for name in named)
     with pytest.raises(NoisewiseError, match="fits must be"):

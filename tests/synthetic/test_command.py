@@ -38,6 +38,7 @@ def test_tables_certificate_and_page(folder, monkeypatch):
         "fidelity.html",
         "privacy.json",
         "schema.toml",
+        "tables.json",
         *(f"table-{i}.parquet" for i in (1, 2, 3)),
     }
     assert "3 tables of 1500 rows" in outcome.output

@@ -14,7 +14,7 @@ from noisewise.planning import row_view
 from noisewise.planning.trials import simulator
 from noisewise.synthetic.combining import pool
 from noisewise.synthetic.generator import Generator
-from noisewise.synthetic.tables import Origin
+from noisewise.synthetic.origin import Origin
 from synthetic.clinic import certificate
 
 FITS, ROWS, COPIES = 200, 2000, 64

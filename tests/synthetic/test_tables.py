@@ -106,7 +106,7 @@ def test_saved_tables_read_back(tables, tmp_path, format):
     )
     assert seen[-1] == (30, 30)
     names = sorted(path.name for path in folder.iterdir())
-    assert names[0] == "README.txt" and names[-1] == f"table-30.{format}" and len(names) == 33
+    assert names[0] == "README.txt" and names[-2] == f"table-30.{format}" and len(names) == 34
     schema = nw.Schema.from_toml(folder / "schema.toml")
     assert schema == tables.schema
     nw.Table.read(folder / f"table-01.{format}", schema)
@@ -165,6 +165,8 @@ def test_a_regression_takes_its_covariates_from_public_rows(result, frame, schem
     readme = (tables.save(tmp_path / "out") / "README.txt").read_text()
     named = f"covariates: a sample of 50 rows, {covariates.fingerprint()}, declared public"
     assert named in readme.splitlines()
+    written = json.loads((tmp_path / "out" / "privacy.json").read_text())["sources"]
+    assert written["covariates of the synthetic tables"] == f"age, sex: {named[12:]}"
     pairs = set(zip(public["age"], public["sex"], strict=True))
     assert set(zip(table["age"], table["sex"], strict=True)) <= pairs  # whole rows, not columns
     # Ages decide the outcome as in the posterior: -0.4 + 0.8 (age - 54) / 36 + 0.5 [sex = m].

@@ -9,6 +9,15 @@ from noisewise.baselines.exponential_family import (
     exponential_family_posterior,
 )
 from noisewise.baselines.linear_regression import RegressionPrior, linear_regression_posterior
+from noisewise.baselines.network_rivals import (
+    NetworkGuide,
+    dp_vi_settings,
+    network_guide,
+    network_target,
+    unsafe_point_estimate,
+    unsafe_vi,
+    vi_start,
+)
 from noisewise.baselines.non_private import UnsafePosterior, unsafe_posterior
 from noisewise.baselines.private_line import PrivateLine, private_line
 from noisewise.baselines.regression_moments import (
@@ -24,16 +33,23 @@ __all__ = [
     "DirichletCategorical",
     "EmFit",
     "GammaExponential",
+    "NetworkGuide",
     "PrivateLine",
     "RegressionPrior",
     "UnsafePosterior",
     "XMoments",
     "dp_em",
+    "dp_vi_settings",
     "exponential_family_posterior",
     "gaussian_moments",
     "linear_regression_posterior",
+    "network_guide",
+    "network_target",
     "private_line",
     "regression_sensitivity",
     "regression_statistics",
+    "unsafe_point_estimate",
     "unsafe_posterior",
+    "unsafe_vi",
+    "vi_start",
 ]

@@ -20,6 +20,8 @@ class PrivateLine(NamedTuple):
     """Intercept first, then one coefficient per column."""
 
     coefficients: np.ndarray
+    variance: float
+    """Of the residuals, from the same noisy moments; at least what their noise hides."""
     releases: tuple[Release, ...]
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -33,17 +35,23 @@ def private_line(
     budget: Budget,
     *,
     clip_norm: float,
+    others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> PrivateLine:
     """Least squares on noisy second moments; a record's outer product has norm ``clip_norm``
-    at most."""
+    at most. ``others`` were released before, under the same budget."""
     positive("clip_norm", clip_norm, finite=True)
     record = np.column_stack([np.ones(len(X)), X, y])
     row, column = np.triu_indices(record.shape[1])
     factor = np.where(row == column, 1.0, np.sqrt(2.0))
     products = record[:, row] * record[:, column] * factor
     found = release_sum(
-        products, clip_norm, budget, what="second moments", insecure_seed=insecure_seed
+        products,
+        clip_norm,
+        budget,
+        what="second moments",
+        others=others,
+        insecure_seed=insecure_seed,
     )
     moments = np.zeros((record.shape[1],) * 2)
     moments[row, column] = moments[column, row] = found.total / factor
@@ -53,4 +61,7 @@ def private_line(
     values, vectors = np.linalg.eigh(left)
     positive_part = (vectors * np.maximum(values, 0)) @ vectors.T
     coefficients = np.linalg.solve(positive_part + ridge * np.eye(width), moments[:-1, -1])
-    return PrivateLine(coefficients, (found.release,))
+    rows = max(1.0, moments[0, 0])
+    weights = np.append(-coefficients, 1.0)
+    residual = max(weights @ moments @ weights, found.noise_sd) / rows
+    return PrivateLine(coefficients, float(residual), (found.release,))

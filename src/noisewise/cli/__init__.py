@@ -2,6 +2,7 @@
 
 import typer
 
+from noisewise.cli.common import speaking_flags
 from noisewise.cli.demonstration import demo
 from noisewise.cli.fitting import fit, report, verify
 from noisewise.cli.planning import plan
@@ -46,7 +47,7 @@ app = typer.Typer(
 
 # The order here is the order of the help page.
 for command in (fit, plan, coverage, synthesize, study, report, verify, demo):
-    app.command()(command)
+    app.command()(speaking_flags(command))
 
 
 def main() -> None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
+from typer.models import OptionInfo
 
 from noisewise._validate import NoisewiseError
 
 out, err = Console(), Console(stderr=True)
+LINE_SECONDS = 10.0
+"""Least time between two lines of progress where there is no terminal."""
+_FLAGS: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B039 (never changed)
+"""Flags of the command that is running, by the name of their Python argument."""
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon: smaller is more private.")]
 Delta = Annotated[float, typer.Option(help="Privacy budget delta: well below 1 / rows.")]
@@ -28,6 +37,10 @@ Features = Annotated[
     str | None, typer.Option(help="Columns of X, separated by commas (all but the target).")
 ]
 Adjacency = Annotated[str, typer.Option(help="add-remove or replace-one.")]
+SCHEMA_HELP = (
+    "Declared columns, a TOML file: for each, type real or count (with bounds), binary (0 and 1) "
+    "or category (with categories)."
+)
 PublicRows = Annotated[
     Path | None, typer.Option(help="PUBLIC rows with the schema's covariates: .csv or .parquet.")
 ]
@@ -38,32 +51,88 @@ def one_line_errors() -> Iterator[None]:
     """What went wrong in one line, and exit code 2; warnings in one line too."""
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
-        err.print(f"warning: {message}", style="yellow", highlight=False, markup=False)
+        text = in_flags(str(message))
+        err.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
 
     original = warnings.showwarning
     warnings.showwarning = warn
     try:
         yield
     except NoisewiseError as error:
-        err.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        text = in_flags(str(error))
+        err.print(f"error: {text}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
     finally:
         warnings.showwarning = original
 
 
+def speaking_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, whose messages name its flags where the library names Python arguments."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        token = _FLAGS.set(_flags_of(command))
+        try:
+            command(*args, **options)
+        finally:
+            _FLAGS.reset(token)
+
+    return run
+
+
+def _flags_of(command: Callable[..., None]) -> dict[str, str]:
+    flags = {}
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        for about in getattr(hint, "__metadata__", ()):
+            if isinstance(about, OptionInfo):
+                long = [flag for flag in about.param_decls or () if flag.startswith("--")]
+                flags[name] = long[0] if long else "--" + name.replace("_", "-")
+    return flags
+
+
+def in_flags(message: str) -> str:
+    """The message with Python's arguments as the command's flags: ``clamp=True`` as ``--clamp``.
+
+    Messages are written for callers in Python. An argument is known by its equals sign, at the
+    start by what must be, and anywhere if it is no English word, having an underscore.
+    """
+    for name, flag in _FLAGS.get().items():
+        alone = rf"(?<![\w.-]){name}"
+        message = re.sub(rf"{alone}=(?:True\b|(?![\w'\"./]))", flag, message)
+        message = re.sub(rf"{alone}=", f"{flag} ", message)
+        bare = rf"{alone}(?![\w=-])" if "_" in name else rf"^{name}(?= must )"
+        message = re.sub(bare, flag, message)
+    return message
+
+
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on a terminal; silence elsewhere."""
+    """A progress bar on a terminal; elsewhere a line now and then, so that logs show life."""
+    if not err.is_terminal:
+        yield _lines_now_and_then(title)
+        return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("Planning on simulated data", total=None)
 
         def update(done: int, steps: int) -> None:
             bar.update(task, description=title, completed=done, total=steps)
 
         yield update
+
+
+def _lines_now_and_then(title: str) -> Callable[[int, int], None]:
+    last = time.monotonic()
+
+    def update(done: int, steps: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            err.print(f"{title}: {done} of {steps}", highlight=False, markup=False)
+
+    return update
 
 
 def check_page(path: Path, suffix: str) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from noisewise._validate import NoisewiseError
 from noisewise.cli.common import (
+    SCHEMA_HELP,
     Adjacency,
     Delta,
     Epsilon,
@@ -28,7 +29,7 @@ from noisewise.cli.common import (
 
 def fit(
     data: Annotated[Path, typer.Argument(help="The table: .csv, .csv.gz or .parquet.")],
-    schema: Annotated[Path, typer.Option(help="Declared columns: a TOML file.")],
+    schema: Annotated[Path, typer.Option(help=SCHEMA_HELP)],
     epsilon: Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the result.")],
     model: Model = "logistic",
@@ -39,10 +40,21 @@ def fit(
     plan: Annotated[
         Path | None, typer.Option(help="A plan file of `noisewise plan`; else a quick one is made.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of steps (4000).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Number of steps (4000; of a mixture 4000 to 20000).")
+    ] = None,
     public_sample: PublicRows = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="dpvi, or dp-sep (linear, logistic, probit and network; a network needs it)."
+        ),
+    ] = "dpvi",
     clamp: Annotated[
         bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option(help="Replace an earlier result in that folder.")
     ] = False,
     insecure_seed: Annotated[
         int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
@@ -56,7 +68,7 @@ def fit(
         from noisewise.planning import Plan
         from noisewise.storage import check_free
 
-        check_free(output)
+        check_free(output, overwrite=overwrite)
         if public_sample is not None and public_sample.resolve() == data.resolve():
             raise NoisewiseError(
                 f"the public sample {public_sample} is the table itself: its rows are not public"
@@ -75,10 +87,11 @@ def fit(
                 plan=planned,
                 steps=steps,
                 public_sample=read_public_sample(public_sample, declared),
+                method=method,
                 insecure_seed=insecure_seed,
                 progress=progress,
             )
-        result.save(output)
+        result.save(output, overwrite=overwrite)
         result.report(output / "report.html")
         _show_summary(result)
         out.print(f"\nSaved to {output}; open {output / 'report.html'}")

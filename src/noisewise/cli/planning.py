@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from noisewise.cli.common import (
+    SCHEMA_HELP,
     Adjacency,
     Delta,
     Epsilon,
@@ -27,7 +28,7 @@ from noisewise.cli.common import (
 
 
 def plan(
-    schema: Annotated[Path, typer.Argument(help="Declared columns: a TOML file.")],
+    schema: Annotated[Path, typer.Argument(help=SCHEMA_HELP)],
     rows: Annotated[int, typer.Option(help="Rows to plan for, from public knowledge.")],
     epsilon: Epsilon,
     model: Model = "logistic",

@@ -15,14 +15,17 @@ from noisewise.cli.common import listed, one_line_errors, out, progress_bar
 def study(
     name: Annotated[
         str,
-        typer.Argument(help="table1, table2, table3, figure1, adult, full-rank or data-sharing."),
+        typer.Argument(
+            help="table1, table2, table3, figure1 (NA-DPVI); adult, full-rank, data-sharing "
+            "(DPVIm); sep-mixture, sep-regression, sep-clipping (DP-SEP)."
+        ),
     ],
     fits: Annotated[
         int | None, typer.Option(help="Simulated data sets (repeats) a column; else the paper's.")
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Length of a fit where rules are compared; else the paper's."),
+        typer.Option(help="Length of a fit in a comparison of rules or methods; else the paper's."),
     ] = None,
     epsilon: Annotated[
         list[float] | None, typer.Option(help="Budgets instead of the paper's; may be repeated.")
@@ -48,7 +51,7 @@ def study(
         bool, typer.Option("--resume", help="Keep finished parts of a comparison that was cut off.")
     ] = False,
 ) -> None:
-    """Re-run a table or figure of the NA-DPVI or DPVIm paper, its rivals and our own with it."""
+    """Re-run a table or figure of the three papers, their rivals and our own with it."""
     with one_line_errors():
         from noisewise.studies import run_study
 

@@ -24,6 +24,7 @@ _DECLARABLE: dict[str, tuple[str, ...]] = {
     "category": ("categories", "shares"),
 }
 KINDS = tuple(_DECLARABLE)
+_KINDS_TEXT = "'real', 'count' (both with bounds), 'binary' (0 and 1), 'category' (with categories)"
 
 _LARGEST_COUNT = 2**53  # every integer up to here is exact in float64
 _FLAT = 1e6  # a normal this many times wider than the bounds is uniform on them, to rounding
@@ -70,9 +71,8 @@ class Column:
         if not isinstance(self.name, str) or not self.name:
             raise SchemaError(f"a column's name must be a non-empty string, got {shown(self.name)}")
         if self.kind not in KINDS:
-            expected = ", ".join(map(repr, KINDS))
             raise _fault(
-                self.name, f"has type {shown(self.kind)}: the type must be one of {expected}"
+                self.name, f"has type {shown(self.kind)}: the type must be one of {_KINDS_TEXT}"
             )
         _refuse_foreign_fields(self)
         checked: dict[str, Any] = {"shape": _checked_shape(self.name, self.shape)}
@@ -117,7 +117,7 @@ class Column:
                 name, f"is declared as {shown(declared)}: expected a table with a type, e.g. 'real'"
             )
         if "type" not in declared:
-            raise _fault(name, f"has no type: add type = one of {', '.join(map(repr, KINDS))}")
+            raise _fault(name, f"has no type: add type = one of {_KINDS_TEXT}")
         known = {"type"}.union(*_DECLARABLE.values())
         unknown = [key for key in declared if key not in known]
         if unknown:

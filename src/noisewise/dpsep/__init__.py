@@ -1,5 +1,6 @@
 """Expectation propagation, stochastic and differentially private."""
 
+from noisewise.dpsep.batched import adf_in_batches, ep_in_batches
 from noisewise.dpsep.divergence import (
     ExpectedDivergence,
     expected_kl,
@@ -8,7 +9,7 @@ from noisewise.dpsep.divergence import (
     paper_expression,
 )
 from noisewise.dpsep.family import Blocks, Diagonal, Family
-from noisewise.dpsep.glm import LinearSite, LogisticSite, ProbitSite
+from noisewise.dpsep.glm import GlmSite, LinearSite, LogisticSite, ProbitSite, RegressionSite
 from noisewise.dpsep.inputs import Whitening, buy_whitening, scale_by_bounds
 from noisewise.dpsep.mixture import MixtureSite
 from noisewise.dpsep.network import NetworkSite, Prediction
@@ -20,7 +21,14 @@ from noisewise.dpsep.phases import (
     fit_phases_simulated,
     phase_mechanisms,
 )
-from noisewise.dpsep.presets import mixture_phases, network_phases
+from noisewise.dpsep.presets import (
+    EPOCH_STEPS,
+    NETWORK_TARGET_SD,
+    glm_phases,
+    mixture_phases,
+    network_phases,
+    network_reference,
+)
 from noisewise.dpsep.run import Assembly, SepFit, assemble, fit_secure, fit_simulated, fit_unsafe
 from noisewise.dpsep.sequential import (
     adf,
@@ -31,9 +39,11 @@ from noisewise.dpsep.sequential import (
     random_passes,
 )
 from noisewise.dpsep.settings import Bounds, Rates, SepSettings
-from noisewise.dpsep.site import Gaussian, Natural, Site, SiteUpdates, line_site
+from noisewise.dpsep.site import Gaussian, Natural, Site, SiteUpdates, kept_share, line_site
 
 __all__ = [
+    "EPOCH_STEPS",
+    "NETWORK_TARGET_SD",
     "Assembly",
     "Blocks",
     "Bounds",
@@ -41,6 +51,7 @@ __all__ = [
     "ExpectedDivergence",
     "Family",
     "Gaussian",
+    "GlmSite",
     "LinearSite",
     "LogisticSite",
     "MixtureSite",
@@ -50,16 +61,19 @@ __all__ = [
     "Prediction",
     "ProbitSite",
     "Rates",
+    "RegressionSite",
     "SepFit",
     "SepSettings",
     "Site",
     "SiteUpdates",
     "Whitening",
     "adf",
+    "adf_in_batches",
     "assemble",
     "buy_whitening",
     "certificate",
     "ep",
+    "ep_in_batches",
     "expected_kl",
     "fit_phases_secure",
     "fit_phases_simulated",
@@ -67,6 +81,8 @@ __all__ = [
     "fit_simulated",
     "fit_unsafe",
     "gaussian_kl",
+    "glm_phases",
+    "kept_share",
     "line_site",
     "linear_interval",
     "literal_certificate",
@@ -74,6 +90,7 @@ __all__ = [
     "mean_kl",
     "mixture_phases",
     "network_phases",
+    "network_reference",
     "noise_aware",
     "one_at_a_time",
     "paper_expression",

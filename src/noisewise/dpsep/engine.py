@@ -60,7 +60,7 @@ class Setting(NamedTuple):
     grid: Grid
     noise_scale: Array
     """Standard deviation of the noise in grid units, per released coordinate."""
-    noise: float
+    noise: Array | float
     """Standard deviation of the noise on the scaled sum: sigma times the joint clip norm."""
     sampling_rate: float
     rows: float
@@ -92,6 +92,8 @@ class State(NamedTuple):
     prior: Natural
     precision_noise: Array
     """Known noise variance of N Lambda_f, per packed entry."""
+    extra_variance: Array
+    """What noise and sampling do to the extras."""
     averaged: Array
     spread: Spread
     """What noise and sampling do to the mean and to its average."""
@@ -132,7 +134,8 @@ def start(site: Site, mean: np.ndarray | Array) -> State:
     prior = site.prior(mean, variance)
     zero, packed = jnp.zeros(family.dim), jnp.zeros(family.packed)
     still = Spread(*(family.matrices(packed),) * 3)
-    return State(mean, zero, packed, site.first_extra(), prior, packed, zero, still)
+    extra = site.first_extra()
+    return State(mean, zero, packed, extra, prior, packed, jnp.zeros_like(extra), zero, still)
 
 
 def read(site: Site, setting: Setting, state: State) -> Gaussian:
@@ -211,9 +214,10 @@ def step(program: Program, setting: Setting, state: State, rate: Rates, release:
     moved = state._replace(
         eta=jnp.where(centred, state.eta, state.eta + rate.mean * (first - state.eta)),
         precision=state.precision + rate.precision * (precision - state.precision),
-        extra=state.extra + rate.precision * (extra - state.extra),
+        extra=state.extra + rate.extra * (extra - state.extra),
         precision_noise=(1 - rate.precision) ** 2 * state.precision_noise
         + (rate.precision * noise[1]) ** 2,
+        extra_variance=_extra_variance(setting, state, rate, noise[2]),
     )
     posterior = read(site, setting, moved)
     calm = _calmed(site, setting, moved, posterior, rate, noise[0])
@@ -227,6 +231,17 @@ def step(program: Program, setting: Setting, state: State, rate: Rates, release:
         spread=_spread(site, setting, moved, posterior, calm, rate, noise[0]),
         prior=site.prior(moved.mean, family.diagonal(posterior.covariance)),
     )
+
+
+def _extra_variance(setting: Setting, state: State, rate: Rates, noise: Array) -> Array:
+    """Of the running mean of the extras: known noise, and the drawing of batches.
+
+    An extra is half a squared residual, whose second moment is three times its squared mean where
+    residuals are Gaussian.
+    """
+    odds = (1 - setting.sampling_rate) / setting.sampling_rate
+    kick = (noise / setting.rows) ** 2 + odds / setting.rows * 3 * state.extra**2
+    return (1 - rate.extra) ** 2 * state.extra_variance + rate.extra**2 * kick
 
 
 def _pull(site: Site, state: State, posterior: Gaussian, cavity: Gaussian) -> Array:

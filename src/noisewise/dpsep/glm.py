@@ -14,18 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.scipy.stats import norm
+from scipy import special
 
 from noisewise._validate import NoisewiseError, integer_at_least, positive
 from noisewise.dpsep.family import Blocks
 from noisewise.dpsep.site import Gaussian, Natural, Rows, SiteUpdates, line_site
 
-__all__ = ["LinearSite", "LogisticSite", "ProbitSite"]
+__all__ = ["GlmSite", "LinearSite", "LogisticSite", "ProbitSite", "RegressionSite"]
 
+_SHAPE = 1.4263
+"""Of the Gamma distribution whose logarithm has an sd of one."""
 _NODES = np.linspace(-7.0, 7.0, 65)
 
 
 @dataclass(frozen=True)
-class _GlmSite:
+class GlmSite:
     """Coefficients ~ N(0, prior_scale^2 I); rows are ``X`` (with any column of ones) and ``y``."""
 
     width: int
@@ -55,7 +58,7 @@ class _GlmSite:
 
     def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
         """Ones."""
-        return jnp.ones(self.width + self.family.packed)
+        return jnp.ones(self.width + self.family.packed + self.extras)
 
     def updates(
         self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
@@ -66,20 +69,30 @@ class _GlmSite:
             raise NoisewiseError(f"the site has {self.width} coefficients, X {X.shape[-1]} columns")
         covariance = self.family.matrices(cavity.covariance)[0]
         variance = jnp.einsum("ni,ij,nj->n", X, covariance, X)
-        slope, bend = self.derivatives(X @ cavity.mean, variance, batch["y"])
+        predictor, y = X @ cavity.mean, batch["y"]
+        slope, bend = self.derivatives(predictor, variance, y, self.noise_variance(extra, rows))
         gradient, precision = line_site(slope, bend, variance)
         outer = self.family.pack((X[:, :, None] * X[:, None, :])[:, None])
+        residual = ((y - predictor) ** 2 + variance) / 2
         return SiteUpdates(
-            gradient[:, None] * X, precision[:, None] * outer, jnp.zeros((len(X), 0))
+            gradient[:, None] * X,
+            precision[:, None] * outer,
+            residual[:, None][:, : self.extras],
         )
 
-    def derivatives(self, mean: Array, variance: Array, y: Array) -> tuple[Array, Array]:
+    def noise_variance(self, extra: Array, rows: Array | float) -> Array:
+        """Of the target around the linear predictor, where the model has one."""
+        return jnp.ones(())
+
+    def derivatives(
+        self, mean: Array, variance: Array, y: Array, noise_variance: Array
+    ) -> tuple[Array, Array]:
         """First and minus second derivative of log Z by the cavity's mean of the predictor."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class LinearSite(_GlmSite):
+class LinearSite(GlmSite):
     """y ~ N(x'w, noise^2) with known noise: the site is the likelihood itself."""
 
     noise: float = 1.0
@@ -88,17 +101,69 @@ class LinearSite(_GlmSite):
         super().__post_init__()
         positive("noise", self.noise, finite=True)
 
-    def derivatives(self, mean: Array, variance: Array, y: Array) -> tuple[Array, Array]:
+    def noise_variance(self, extra: Array, rows: Array | float) -> Array:
+        """Known."""
+        return jnp.full((), self.noise**2)
+
+    def derivatives(
+        self, mean: Array, variance: Array, y: Array, noise_variance: Array
+    ) -> tuple[Array, Array]:
         """log Z = log N(y; mu, v + noise^2)."""
-        total = variance + self.noise**2
+        total = variance + noise_variance
         return (y - mean) / total, 1 / total
 
 
 @dataclass(frozen=True)
-class ProbitSite(_GlmSite):
+class RegressionSite(LinearSite):
+    """A linear regression whose noise is learnt, from records' expected squared residuals.
+
+    ``noise`` is the prior's middle. The noise's precision has a Gamma prior whose logarithm has an
+    sd of one, so that of the noise's sd has one of a half: nearly LogNormal(log noise, 0.5), the
+    prior of `noisewise.models.linear`.
+    """
+
+    kept: float = 1.0
+    """Share of the mean squared residual that is left where each is clipped (`kept_share`)."""
+
+    @property
+    def extras(self) -> int:
+        """Half the expected squared residual."""
+        return 1
+
+    def first_extra(self) -> Array:
+        """That of the prior's middle."""
+        return jnp.full(1, self.noise**2 / 2)
+
+    def noise_gamma(self, extra: Array, rows: Array | float) -> tuple[Array | float, Array]:
+        """Shape and rate of the noise precision's Gamma posterior."""
+        rate = float(np.exp(special.digamma(_SHAPE))) * self.noise**2
+        least = 1e-4 * self.noise**2
+        return _SHAPE + rows / 2, rate + rows * jnp.maximum(extra[..., 0] / self.kept, least)
+
+    def noise_variance(self, extra: Array, rows: Array | float) -> Array:
+        """One over the precision's posterior mean."""
+        shape, rate = self.noise_gamma(extra, rows)
+        return rate / shape
+
+    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+        """Gradients grow as 1/noise sd, precisions as 1/noise variance, residuals as it."""
+        variance = self.noise_variance(extra, rows)
+        return jnp.concatenate(
+            [
+                jnp.full(self.width, variance**-0.5),
+                jnp.full(self.family.packed, 1 / variance),
+                jnp.full(1, variance),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class ProbitSite(GlmSite):
     """P(y = 1) = Phi(x'w), y in {0, 1}."""
 
-    def derivatives(self, mean: Array, variance: Array, y: Array) -> tuple[Array, Array]:
+    def derivatives(
+        self, mean: Array, variance: Array, y: Array, noise_variance: Array
+    ) -> tuple[Array, Array]:
         """log Z = log Phi(z), z = (2y - 1) mu / sqrt(1 + v); the ratio phi/Phi in logarithms."""
         sign = 2 * y - 1
         spread = jnp.sqrt(1 + variance)
@@ -108,10 +173,12 @@ class ProbitSite(_GlmSite):
 
 
 @dataclass(frozen=True)
-class LogisticSite(_GlmSite):
+class LogisticSite(GlmSite):
     """P(y = 1) = 1/(1 + exp(-x'w)), y in {0, 1}."""
 
-    def derivatives(self, mean: Array, variance: Array, y: Array) -> tuple[Array, Array]:
+    def derivatives(
+        self, mean: Array, variance: Array, y: Array, noise_variance: Array
+    ) -> tuple[Array, Array]:
         """Derivatives of Z are averages of the logistic function's: fine at any variance, where
         differences of tilted moments would cancel. The trapezoidal rule, which on an analytic
         function converges exponentially, needs fewer nodes here than Gauss-Hermite's for sds of the

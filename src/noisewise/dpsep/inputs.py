@@ -6,7 +6,9 @@ copies of each other. So second moments are released in a few rounds, each with 
 budget, each in the coordinates that the last one found: once the widest directions are scaled down,
 records are shorter, the clip norm falls, and the next round resolves directions a factor narrower
 (the idea of CoinPress; Biswas, Dong, Kamath, Ullman 2020). Directions lost in the noise keep the
-scale of the noise: they are never blown up.
+scale of the noise: they are never blown up. At last all directions are multiplied by one factor
+that makes the inputs' mean square about one, so that few rows, whose noise leaves most directions
+short, do not starve a network of its inputs.
 """
 
 from __future__ import annotations
@@ -52,9 +54,10 @@ def buy_whitening(
     *,
     rounds: int = 4,
     share: float = 0.1,
+    what: str = "inputs",
     insecure_seed: int | None = None,
 ) -> Whitening:
-    """Whiten inputs that were scaled by declared bounds.
+    """Whiten inputs that were scaled by declared bounds; ``what`` is how the ledger calls them.
 
     Every round is one Gaussian release of (1, u)(1, u)' summed over the records u, at ``share`` of
     the budget's epsilon on its own; put ``releases`` beside the fit's when calibrating. ``rows`` is
@@ -68,7 +71,12 @@ def buy_whitening(
     part = Budget(epsilon=share * budget.epsilon, delta=budget.delta, adjacency=budget.adjacency)
     for number in range(rounds):
         moments, noise, release = _second_moments(
-            (X - centre) @ matrix, rows, 1 + spread, part, number, insecure_seed
+            (X - centre) @ matrix,
+            rows,
+            1 + spread,
+            part,
+            f"{what}, round {number + 1}",
+            insecure_seed,
         )
         releases.append(release)
         shift = moments[0, 1:]
@@ -80,7 +88,9 @@ def buy_whitening(
         matrix = matrix @ vectors / np.sqrt(raised)
         whitened = np.clip(values, 0, None) / raised
         spread = _ROOM * max(1.0, float(whitened.sum()))
-    return Whitening(centre, matrix, tuple(releases))
+    # The noisy values themselves sum up to the inputs' mean squared length without bias.
+    length = max(1.0, float((values / raised).sum()))
+    return Whitening(centre, matrix * np.sqrt(width / length), tuple(releases))
 
 
 def _second_moments(
@@ -88,7 +98,7 @@ def _second_moments(
     rows: int,
     clip_norm: float,
     budget: Budget,
-    number: int,
+    name: str,
     insecure_seed: int | None,
 ) -> tuple[np.ndarray, float, Release]:
     """Noisy mean of (1, u)(1, u)', the sd of a packed entry's noise, and the ledger line.
@@ -100,7 +110,7 @@ def _second_moments(
     # Packed as everywhere in this house: the L2 norm of a vector is its matrix's Frobenius norm.
     factor = np.where(row == column, 1.0, np.sqrt(2.0))
     products = ones[:, row] * ones[:, column] * factor
-    what = f"second moments of the inputs, round {number + 1}"
+    what = f"second moments of the {name}"
     found = release_sum(products, clip_norm, budget, what=what, insecure_seed=insecure_seed)
     moments = np.zeros((ones.shape[1],) * 2)
     moments[row, column] = moments[column, row] = found.total / factor / rows

@@ -43,6 +43,8 @@ class NetworkSite:
     units_hidden: int = 50
     shape: float = 6.0
     rate: float = 6.0
+    kept: float = 1.0
+    """Share of the mean squared residual that is left where each is clipped (`kept_share`)."""
 
     def __post_init__(self) -> None:
         integer_at_least("inputs", self.inputs, 1)
@@ -81,10 +83,15 @@ class NetworkSite:
         """Half a squared residual of one: the target is standardised."""
         return jnp.full(1, 0.5)
 
+    def noise_gamma(self, extra: Array, rows: Array | float) -> tuple[Array | float, Array]:
+        """Shape and rate of the noise precision's Gamma posterior."""
+        rate = self.rate + rows * jnp.clip(extra[..., 0] / self.kept, 1e-4, None)
+        return self.shape + rows / 2, rate
+
     def noise_variance(self, extra: Array, rows: Array | float) -> Array:
         """Mean of the noise variance under its inverse Gamma."""
-        rate = self.rate + rows * jnp.clip(extra[..., 0], 1e-4, None)
-        return rate / (self.shape + rows / 2 - 1)
+        shape, rate = self.noise_gamma(extra, rows)
+        return rate / (shape - 1)
 
     def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
         """Gradients grow as 1/noise sd, precisions as 1/noise variance, residuals as it.

@@ -92,9 +92,10 @@ def fit_phases_secure(
     initial: np.ndarray,
     *,
     insecure_seed: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, np.ndarray], None] | None = None,
 ) -> SepFit:
-    """All phases on real rows. ``rows`` is their public number; ``progress`` hears steps done."""
+    """All phases on real rows. ``rows`` is their public number; ``progress`` hears the steps done
+    and the mean that was released."""
     count, done = len(next(iter(table.values()))), 0
     for number, (phase, mechanism) in enumerate(zip(phases, mechanisms, strict=True)):
         ready = assemble(phase.site, phase.settings, mechanism, rows, count, initial)
@@ -105,8 +106,10 @@ def fit_phases_secure(
     return fit
 
 
-def _after(progress: Callable[[int], None], done: int) -> Callable[[int], None]:
-    return lambda steps: progress(done + steps)
+def _after(
+    progress: Callable[[int, np.ndarray], None], done: int
+) -> Callable[[int, np.ndarray], None]:
+    return lambda steps, mean: progress(done + steps, mean)
 
 
 def fit_phases_simulated(
@@ -115,14 +118,24 @@ def fit_phases_simulated(
     table: Rows,
     initial: Array,
     key: Array,
+    noise_factor: Array | float = 1.0,
 ) -> SepFit:
-    """All phases on simulated rows, on the device: `jax.vmap` it over tables, starts and keys."""
+    """All phases on simulated rows, on the device: `jax.vmap` it over tables, starts and keys.
+
+    ``noise_factor``, at most one, multiplies the mechanisms' noise: one compilation then serves
+    many budgets. (The mechanisms' own noise decides how coarse the grid must be.)
+    """
     count = len(next(iter(table.values())))
     keys = jax.random.split(key, len(phases))
     for phase, mechanism, one_key in zip(phases, mechanisms, keys, strict=True):
         still = np.zeros(phase.site.family.dim)
         ready = assemble(phase.site, phase.settings, mechanism, count, count, still)
         source = DeviceSource(count, phase.settings.sampling_rate, ready.program.passes)
-        fit = fit_simulated(replace(ready, initial=initial), source, table, one_key)
+        setting = ready.setting._replace(
+            noise_scale=noise_factor * ready.setting.noise_scale,
+            noise=noise_factor * ready.setting.noise,
+        )
+        ready = replace(ready, setting=setting, initial=initial)
+        fit = fit_simulated(ready, source, table, one_key)
         initial = fit.mean
     return fit

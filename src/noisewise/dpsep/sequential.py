@@ -1,8 +1,9 @@
 """One record at a time: EP, ADF, SEP, clipped SEP, and the paper's own DP-SEP (Algorithm 3).
 
-These are references. Nothing here is private, Algorithm 3 included: its noise comes from a seed,
-and one pass per epoch in random order is neither Poisson nor uniform sampling, so it would spend
-what one release per epoch does, each moved by all its clipped blocks (`literal_certificate`).
+These are references; `jax.vmap` them over tables. Nothing here is private, Algorithm 3 included:
+its noise comes from a seed, and one pass per epoch in random order is neither Poisson nor uniform
+sampling, so it would spend what one release per epoch does, each moved by all its clipped blocks
+(`literal_certificate`).
 
 Its step is theta <- theta + (gamma/N)(theta_fn - theta_f), dp-sep.txt eq. 5. gamma = N is SEP (Li
 et al. 2015); gamma = 1 moves N times slower, and noise and signal alike carry the factor gamma/N.
@@ -53,13 +54,13 @@ def random_passes(rows: int, epochs: int, seed: int) -> np.ndarray:
 def one_at_a_time(
     site: Site,
     rows: Rows,
-    order: np.ndarray,
+    order: np.ndarray | Array,
     *,
-    initial: np.ndarray,
+    initial: np.ndarray | Array,
     gamma: float | None = None,
     clip: float = math.inf,
     noise_multiplier: float = 0.0,
-    seed: int = 0,
+    seed: int | Array = 0,
 ) -> Gaussian:
     """SEP; with ``clip`` clipped SEP; with ``noise_multiplier`` as well, Algorithm 3 to the letter.
 
@@ -98,7 +99,9 @@ def one_at_a_time(
     return _walk(site, prior, initial, one, order, seed)
 
 
-def adf(site: Site, rows: Rows, order: np.ndarray, *, initial: np.ndarray) -> Gaussian:
+def adf(
+    site: Site, rows: Rows, order: np.ndarray | Array, *, initial: np.ndarray | Array
+) -> Gaussian:
     """Assumed density filtering: every record of ``order`` multiplies the posterior by its site.
 
     More than one pass counts records more than once, as PBP does on purpose.
@@ -115,7 +118,12 @@ def adf(site: Site, rows: Rows, order: np.ndarray, *, initial: np.ndarray) -> Ga
 
 
 def ep(
-    site: Site, rows: Rows, order: np.ndarray, *, initial: np.ndarray, damping: float = 1.0
+    site: Site,
+    rows: Rows,
+    order: np.ndarray | Array,
+    *,
+    initial: np.ndarray | Array,
+    damping: float = 1.0,
 ) -> Gaussian:
     """Expectation propagation: a site per record is kept (dp-sep.txt Alg. 1).
 
@@ -159,7 +167,7 @@ def _count(rows: Rows) -> int:
     return len(next(iter(rows.values())))
 
 
-def _theta_at(family: Family, prior: Natural, initial: np.ndarray) -> Natural:
+def _theta_at(family: Family, prior: Natural, initial: np.ndarray | Array) -> Natural:
     """The prior's precision around the initial mean."""
     mean = jnp.asarray(initial, jnp.float32)
     return Natural(family.apply(prior.precision, mean), prior.precision)
@@ -196,7 +204,12 @@ def _clip(family: Family, theta: Natural, clip: float) -> Natural:
 
 
 def _walk(
-    site: Site, prior: Natural, initial: np.ndarray, one: Any, order: np.ndarray, seed: int
+    site: Site,
+    prior: Natural,
+    initial: np.ndarray | Array,
+    one: Any,
+    order: np.ndarray | Array,
+    seed: int | Array,
 ) -> Gaussian:
     first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
     keys = jax.random.split(jax.random.PRNGKey(seed), len(order))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ class Rates(NamedTuple):
 
     mean: Any
     precision: Any
+    extra: Any
     centred: Any
     keep: Any
     """Weight of this step's mean in the average that is reported; they sum to one."""
@@ -52,6 +53,9 @@ class SepSettings:
     mean_rate: float = 0.1
     precision_rate: float = 0.05
     """From a first full step the running mean of the precision slows down to this rate."""
+    extra_rate: float | None = None
+    """Of the extras' running mean from the first step on; None is as the precision's. The first
+    release of a few records may be mostly noise, which a noise variance must not follow."""
     decay_from: float = 0.5
     """Share of the run after which both rates fall, as 1/t, ..."""
     last_rate: float = 0.1
@@ -75,9 +79,10 @@ class SepSettings:
             raise NoisewiseError(
                 f"weights must be three positive numbers, got {shown(self.weights)}"
             )
-        for name in ("mean_rate", "precision_rate", "last_rate", "averaged"):
-            if not 0 < getattr(self, name) <= 1:
-                raise NoisewiseError(f"{name} must be in (0, 1], got {shown(getattr(self, name))}")
+        for name in ("mean_rate", "precision_rate", "extra_rate", "last_rate", "averaged"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise NoisewiseError(f"{name} must be in (0, 1], got {shown(value)}")
         if not 0 <= self.decay_from <= 1:
             raise NoisewiseError(f"decay_from must be in [0, 1], got {shown(self.decay_from)}")
         if not self.floor >= 0:
@@ -86,6 +91,12 @@ class SepSettings:
         for bounds in (self.bounds, self.natural_bounds or self.bounds):
             for name, value in bounds._asdict().items():
                 positive(f"bounds.{name}", value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        tuples = ("bounds", "natural_bounds", "weights")
+        return found | {name: None if found[name] is None else list(found[name]) for name in tuples}
 
     def clip_norm(self, extras: int) -> float:
         """The joint clip norm sqrt(sum C_k^2) in scaled units: block k is clipped to its weight."""
@@ -106,7 +117,8 @@ class SepSettings:
         precision = np.maximum(self.precision_rate * decay, 1 / (steps + 1.0))
         tail = max(1, round(self.averaged * self.steps))
         keep = np.where(steps >= self.steps - tail, 1 / tail, 0.0)
-        columns = (mean, precision, steps >= self.natural_steps, keep)
+        extra = precision if self.extra_rate is None else self.extra_rate * decay
+        columns = (mean, precision, extra, steps >= self.natural_steps, keep)
         return Rates(*(np.asarray(column, np.float32) for column in columns))
 
 

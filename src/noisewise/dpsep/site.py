@@ -12,14 +12,16 @@ because the engine can release either form: the noise of Lambda_s never multipli
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import Array
+from scipy import special, stats
 
 from noisewise.dpsep.family import Family
 
-__all__ = ["Gaussian", "Natural", "Rows", "Site", "SiteUpdates", "line_site"]
+__all__ = ["Gaussian", "Natural", "Rows", "Site", "SiteUpdates", "kept_share", "line_site"]
 
 Rows = dict[str, Any]
 _LEAST_SHRINKAGE = 0.01
@@ -89,3 +91,11 @@ def line_site(slope: Array, bend: Array, variance: Array) -> tuple[Array, Array]
     usable = shrinkage >= _LEAST_SHRINKAGE
     divisor = jnp.where(usable, shrinkage, 1.0)
     return jnp.where(usable, slope / divisor, 0.0), jnp.where(usable, bend / divisor, 0.0)
+
+
+def kept_share(bound: float) -> float:
+    """E min(z^2/2, bound) over E z^2/2 for a standard normal z: what a clip leaves of the mean
+    squared residual, where residuals are Gaussian and ``bound`` is in noise variances."""
+    edge = math.sqrt(2 * bound)
+    inside = special.erf(math.sqrt(bound)) - 2 * edge * stats.norm.pdf(edge)
+    return float(inside + 2 * bound * special.erfc(math.sqrt(bound)))

@@ -19,7 +19,7 @@ from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_st
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 from noisewise.guides import DiagonalGuide, FullRankGuide
 from noisewise.mechanism import Mechanism, usual_passes
-from noisewise.models import Frame, Target, identity_frame, whitened_frame
+from noisewise.models import Frame, Target, identity_frame, scaled_frame, whitened_frame
 
 __all__ = ["Assembly", "assemble", "build_rule"]
 
@@ -120,6 +120,8 @@ def assemble(
 
 
 def _frame(settings: Settings, target: Target) -> Frame:
+    if settings.frame_scale is not None:
+        return scaled_frame(settings.frame_scale, settings.curvature)
     if settings.curvature is None:
         frame = identity_frame(target.dim)
         location = settings.location

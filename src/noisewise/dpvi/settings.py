@@ -75,6 +75,8 @@ class Settings:
     """Origin of the frame in the unconstrained space; None is zero."""
     curvature: np.ndarray | None = None
     """Simulated curvature (dim x dim) that whitens the frame; None is no whitening."""
+    frame_scale: np.ndarray | None = None
+    """Factors of the frame's first coordinates; ``curvature`` is then of the others alone."""
     prior_precision: np.ndarray | None = None
     """Inverse covariance of the model's prior in the unconstrained space."""
     start: np.ndarray | None = None
@@ -160,9 +162,11 @@ class Settings:
     def check_dimension(self, dim: int) -> None:
         """Refuse settings whose arrays are for another number of unconstrained coordinates."""
         one, square = (dim,), (dim, dim)
+        scaled = 0 if self.frame_scale is None else len(self.frame_scale)
         shapes = {
             "location": one,
-            "curvature": square,
+            "curvature": (dim - scaled, dim - scaled),
+            "frame_scale": one if self.curvature is None else (dim - len(self.curvature),),
             "prior_precision": square,
             "start": one,
             "shift": one,
@@ -204,8 +208,8 @@ class Settings:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Settings:
         """Back from `to_dict`."""
-        arrays = {"location", "curvature", "prior_precision", "start", "step_factor"}
-        arrays |= {"shift", "stretch"}
+        arrays = {"location", "curvature", "frame_scale", "prior_precision"}
+        arrays |= {"start", "step_factor", "shift", "stretch"}
         given: dict[str, Any] = {
             name: np.asarray(value, float) if name in arrays and value is not None else value
             for name, value in plain.items()

@@ -9,6 +9,12 @@ except ImportError:
 
 from noisewise.estimators.linear import DPLinearRegression
 from noisewise.estimators.logistic import DPLogisticRegression
+from noisewise.estimators.network import DPBayesianNeuralNetwork
 from noisewise.estimators.poisson import DPPoissonRegression
 
-__all__ = ["DPLinearRegression", "DPLogisticRegression", "DPPoissonRegression"]
+__all__ = [
+    "DPBayesianNeuralNetwork",
+    "DPLinearRegression",
+    "DPLogisticRegression",
+    "DPPoissonRegression",
+]

@@ -21,13 +21,86 @@ from noisewise.fitting import fit
 from noisewise.mechanism import Budget
 from noisewise.models import Glm, named_model
 from noisewise.posterior import Status
+from noisewise.result import Result
 
-__all__ = ["PrivateGlm"]
+__all__ = ["PrivateEstimator", "PrivateGlm", "tails"]
 
 _CHUNK_FLOATS = 2**22  # draws x rows held at a time when predicting: 32 MiB
 
 
-class PrivateGlm(BaseEstimator):
+class PrivateEstimator(BaseEstimator):
+    """One private fit of a table that is made from X and y: what all estimators share."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    bounds: Any
+    clamp: bool
+    rows: int | None
+    draws: int
+    insecure_seed: int | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.insecure_seed is None
+        return tags
+
+    def _validated(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray]:
+        """X and y by scikit-learn's rules; also sets `n_features_in_` and `feature_names_in_`."""
+        with _quoting_nothing():
+            return validate_data(self, X, y, ensure_min_samples=2, **checks)
+
+    def _fit_result(
+        self,
+        model: Callable[[Schema], Any],
+        X: np.ndarray,
+        target: Column,
+        y: np.ndarray,
+        sources: dict[str, str] | None = None,
+        **options: Any,
+    ) -> Result:
+        """One private fit; ``sources`` is what its certificate should say besides.
+
+        Only public quantities and what `fit` released are kept: never a row.
+        """
+        names = getattr(self, "feature_names_in_", None)
+        columns = feature_columns(self.bounds, names, X.shape[1])
+        schema = Schema((*columns, target), rows=self.rows)
+        data = {column.name: X[:, i] for i, column in enumerate(columns)}
+        # Constant features pass: that one is constant is not public, and scikit-learn's users
+        # expect a fit on whatever columns the steps before in a pipeline leave.
+        table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
+        result = fit(
+            model(schema),
+            table,
+            budget=Budget(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency),
+            target=TARGET,
+            draws=self.draws,
+            insecure_seed=self.insecure_seed,
+            **options,
+        )
+        certificate = replace(result.privacy, sources=result.privacy.sources | (sources or {}))
+        self.result_ = replace(result, privacy=certificate)
+        self.privacy_ = certificate
+        self.status_ = result.status
+        self.n_iter_ = int(result.asked["settings"]["steps"])
+        if result.status is not Status.OK:
+            warnings.warn(result.status.words, ConvergenceWarning, stacklevel=4)
+        return self.result_
+
+    def _new_rows(self, X: Any) -> np.ndarray:
+        """Rows to predict for."""
+        check_is_fitted(self, "result_")
+        with _quoting_nothing():
+            X = validate_data(self, X, reset=False, dtype=np.float64)
+        if not self.clamp:
+            return X
+        declared = self.result_.asked["schema"]["columns"]
+        pairs = [column["bounds"] for name, column in declared.items() if name != TARGET]
+        return np.clip(X, *np.array(pairs).T)
+
+
+class PrivateGlm(PrivateEstimator):
     """A generalised linear model fitted under differential privacy: the estimators' base."""
 
     def __init__(
@@ -55,18 +128,6 @@ class PrivateGlm(BaseEstimator):
         self.draws = draws
         self.insecure_seed = insecure_seed
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.insecure_seed is None
-        return tags
-
-    # -- fitting ----------------------------------------------------------------------------
-
-    def _validated(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray]:
-        """X and y by scikit-learn's rules; also sets `n_features_in_` and `feature_names_in_`."""
-        with _quoting_nothing():
-            return validate_data(self, X, y, ensure_min_samples=2, **checks)
-
     def _fit_private(
         self,
         family: str,
@@ -75,33 +136,10 @@ class PrivateGlm(BaseEstimator):
         y: np.ndarray,
         sources: dict[str, str] | None = None,
     ) -> None:
-        """One private fit; ``sources`` is what its certificate should say besides.
-
-        Only public quantities and what `fit` released are kept: never a row.
-        """
-        names = getattr(self, "feature_names_in_", None)
-        columns = feature_columns(self.bounds, names, X.shape[1])
-        schema = Schema((*columns, target), rows=self.rows)
-        data = {column.name: X[:, i] for i, column in enumerate(columns)}
-        # Constant features pass: that one is constant is not public, and scikit-learn's users
-        # expect a fit on whatever columns the steps before in a pipeline leave.
-        table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
-        result = fit(
-            self._model(family, schema),
-            table,
-            budget=Budget(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency),
-            target=TARGET,
-            steps=self.steps,
-            draws=self.draws,
-            insecure_seed=self.insecure_seed,
+        """One private fit, and its draws in the units of X."""
+        result = self._fit_result(
+            lambda schema: self._model(family, schema), X, target, y, sources, steps=self.steps
         )
-        certificate = replace(result.privacy, sources=result.privacy.sources | (sources or {}))
-        self.result_ = replace(result, privacy=certificate)
-        self.privacy_ = certificate
-        self.status_ = result.status
-        self.n_iter_ = int(result.asked["settings"]["steps"])
-        if result.status is not Status.OK:
-            warnings.warn(result.status.words, ConvergenceWarning, stacklevel=3)
         units = in_original_units(result.draws["coefficients"], result.asked["encoding"])
         self.intercept_draws_, self.coef_draws_ = units
 
@@ -113,12 +151,10 @@ class PrivateGlm(BaseEstimator):
             model = replace(model, prior_scale=self.prior_scale)
         return model
 
-    # -- reading the posterior --------------------------------------------------------------
-
     def coef_interval(self, level: float = 0.95) -> np.ndarray:
         """Central credible intervals of the coefficients, features x (lower, upper)."""
         check_is_fitted(self, "coef_")
-        return np.quantile(self.coef_draws_, _tails(level), axis=0).T
+        return np.quantile(self.coef_draws_, tails(level), axis=0).T
 
     def _over_draws(self, X: Any, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """``reduce`` of the linear predictors (rows x draws), a bounded number of rows at a time.
@@ -133,28 +169,17 @@ class PrivateGlm(BaseEstimator):
         ]
         return np.concatenate(parts)
 
-    def _new_rows(self, X: Any) -> np.ndarray:
-        """Rows to predict for."""
-        check_is_fitted(self, "coef_")
-        with _quoting_nothing():
-            X = validate_data(self, X, reset=False, dtype=np.float64)
-        if not self.clamp:
-            return X
-        declared = self.result_.asked["schema"]["columns"]
-        pairs = [column["bounds"] for name, column in declared.items() if name != TARGET]
-        return np.clip(X, *np.array(pairs).T)
-
     def _predictor_interval(
         self, X: Any, level: float, residuals: np.ndarray | float = 0.0
     ) -> np.ndarray:
         """Central intervals of the linear predictors plus residuals, rows x (lower, upper)."""
-        tails = _tails(level)
+        ends = tails(level)
         return self._over_draws(
-            X, lambda predictor: np.quantile(predictor + residuals, tails, axis=1).T
+            X, lambda predictor: np.quantile(predictor + residuals, ends, axis=1).T
         )
 
 
-def _tails(level: float) -> list[float]:
+def tails(level: float) -> list[float]:
     """The two probabilities that a central interval lies between."""
     fraction("level", level)
     return [(1 - level) / 2, (1 + level) / 2]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.estimators.regressor import PrivateRegressor
+from noisewise.estimators.regressor import PrivateRegressor, residuals
 
 __all__ = ["DPLinearRegression"]
 
@@ -71,10 +70,4 @@ class DPLinearRegression(PrivateRegressor):
         ``noise=True`` gives predictive intervals instead: where a new target would lie.
         """
         check_is_fitted(self, "coef_")
-        return self._predictor_interval(X, level, self._residuals() if noise else 0.0)
-
-    def _residuals(self) -> np.ndarray:
-        """One residual a draw: evenly spread normal quantiles in a fixed, arbitrary order."""
-        count = len(self.noise_draws_)
-        order = np.random.default_rng(0).permutation(count)
-        return self.noise_draws_ * ndtri((order + 0.5) / count)
+        return self._predictor_interval(X, level, residuals(self.noise_draws_) if noise else 0.0)

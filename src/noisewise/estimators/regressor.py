@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 
 from noisewise._validate import NoisewiseError, positive, shown
@@ -16,7 +17,22 @@ from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET, required
 from noisewise.models import Glm
 
-__all__ = ["PrivateRegressor"]
+__all__ = ["PrivateRegressor", "residuals", "target_column"]
+
+
+def target_column(
+    kind: str, bounds: Any, mean: float | None = None, sd: float | None = None
+) -> Column:
+    """The declared target."""
+    pair = required("target_bounds", bounds)
+    pair = tuple(pair) if isinstance(pair, np.ndarray) else pair
+    return Column(name=TARGET, kind=kind, bounds=pair, mean=mean, sd=sd)
+
+
+def residuals(sds: np.ndarray) -> np.ndarray:
+    """One residual a draw: evenly spread normal quantiles in a fixed, arbitrary order."""
+    order = np.random.default_rng(0).permutation(len(sds))
+    return sds * ndtri((order + 0.5) / len(sds))
 
 
 class PrivateRegressor(RegressorMixin, PrivateGlm):
@@ -61,9 +77,7 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
 
     def _target_column(self, kind: str) -> Column:
         """The declared target."""
-        bounds = required("target_bounds", self.target_bounds)
-        pair = tuple(bounds) if isinstance(bounds, np.ndarray) else bounds
-        return Column(name=TARGET, kind=kind, bounds=pair)
+        return target_column(kind, self.target_bounds)
 
     def _model(self, family: str, schema: Schema) -> Glm:
         model = super()._model(family, schema)

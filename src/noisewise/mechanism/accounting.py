@@ -35,6 +35,7 @@ __all__ = [
 
 _RELATIVE_TOLERANCE = 2e-6
 _SEARCH_LIMIT = 60
+_LITTLE_NOISE = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +140,8 @@ def calibrate(
     >>> round(calibrate(Budget(epsilon=1.0, delta=1e-5), 0.1, 10_000), 2)
     37.33
     """
-    width = discretisation(budget.epsilon)
+    guess = sampled_limit(gaussian_limit(budget.epsilon, budget.delta), sampling_rate, steps)
+    width = _search_width(budget.epsilon, steps, guess)
     if others and epsilon_spent(others, budget.delta, budget.adjacency, width) >= budget.epsilon:
         raise NoisewiseError(
             f"nothing of epsilon={budget.epsilon:g} is left for the fit after "
@@ -156,8 +158,20 @@ def calibrate(
         spent = epsilon_spent((steps_release, *others), budget.delta, budget.adjacency, width)
         return math.log(max(spent, 1e-12)) - math.log(budget.epsilon)
 
-    guess = sampled_limit(gaussian_limit(budget.epsilon, budget.delta), sampling_rate, steps)
     return _least_noise(log_excess, guess * (2.0 if budget.adjacency == "replace-one" else 1.0))
+
+
+def _search_width(epsilon: float, steps: int, noise_multiplier: float) -> float:
+    """Width of the grid while searching: coarser where few steps have little noise.
+
+    Such a step's loss spreads over millions of the usual grid's points, and every look takes a
+    quarter of a minute. The grid's error is an overestimate and grows as steps times width squared;
+    this width keeps it below a ten thousandth of epsilon, so the noise found is enough on any grid.
+    """
+    fine = discretisation(epsilon)
+    if noise_multiplier > _LITTLE_NOISE:
+        return fine
+    return max(fine, min(1e-3, math.sqrt(5e-5 * epsilon / steps)))
 
 
 def _least_noise(log_excess: Callable[[float], float], guess: float) -> float:

@@ -44,9 +44,11 @@ def release_sum(
     budget: Budget,
     *,
     what: str,
+    others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> SumRelease:
-    """The sum of the rows of ``values`` (rows x k) plus Gaussian noise, for the whole budget.
+    """The sum of the rows of ``values`` (rows x k) plus Gaussian noise, for the whole budget, or
+    for what ``others`` leave of it.
 
     Rows are clipped to L2 norm ``sensitivity``, which is what one record can add or take away;
     replacing one can move the sum twice as far, and the accountant asks for twice the noise. A
@@ -57,7 +59,7 @@ def release_sum(
         raise NoisewiseError(f"values must be rows x statistics, got {values.ndim} dimension(s)")
     positive("sensitivity", sensitivity, finite=True)
     grid = sum_grid(sensitivity, values.shape[1])
-    noise_multiplier = calibrate(budget, 1.0, 1, ())
+    noise_multiplier = calibrate(budget, 1.0, 1, others)
     total = rounded_rows(values, grid).sum(axis=0)
     normals = _generator(what, insecure_seed).standard_normal(values.shape[1])
     total = total + np.rint(normals * (noise_multiplier * _POINTS)).astype(np.int64)

@@ -2,11 +2,12 @@
 
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
-from noisewise.models.frame import Frame, identity_frame, whitened_frame
+from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
 from noisewise.models.mixture import Mixture, mixture
 from noisewise.models.named import model_name, named_model
+from noisewise.models.network import Network
 from noisewise.models.target import Rows, Target
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Glm",
     "Mixture",
     "ModelError",
+    "Network",
     "RowView",
     "Rows",
     "Target",
@@ -26,5 +28,6 @@ __all__ = [
     "model_name",
     "named_model",
     "poisson",
+    "scaled_frame",
     "whitened_frame",
 ]

@@ -13,10 +13,12 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Encoder, Schema
 from noisewise.models.glm import Glm
 from noisewise.models.mixture import Mixture
+from noisewise.models.network import Network
 
 __all__ = ["RowView", "bind"]
 
 _FARTHEST = 2e4
+_LARGEST_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,7 @@ def bind(
     """
     if isinstance(model, Mixture):
         # Its columns need not be names that Python could write as arguments.
-        return RowView(schema, model.of(schema, target, features).arguments)
+        return _checked(RowView(schema, model.of(schema, target, features).arguments))
     try:
         parameters = inspect.signature(model).parameters.values()
     except (TypeError, ValueError) as error:
@@ -122,19 +124,29 @@ def bind(
             f"the model takes no column of the table: name its arguments after columns "
             f"({', '.join(schema.names)}), or X and y"
         )
-    if isinstance(model, Glm) and target is not None:
+    if isinstance(model, Glm | Network) and target is not None:
         _check_target(model, schema, target)
-    view = RowView(schema, tuple(arguments), encoder)
-    for name in arguments:
-        _check_precision(name, view.bounds(name))
+    return _checked(RowView(schema, tuple(arguments), encoder))
+
+
+def _checked(view: RowView) -> RowView:
+    """The view, if its arguments fit the engine's numbers."""
+    for name in view.arguments:
+        bounds = view.bounds(name)
+        if bounds is not None:
+            whole = name in view.schema and view.schema[name].kind == "count"
+            _check_precision(name, *bounds, whole=whole)
     return view
 
 
-def _check_precision(argument: str, bounds: tuple[float, float] | None) -> None:
-    """The engine holds arguments in single precision: seven digits, of which a few must be left."""
-    if bounds is None:
-        return
-    low, high = bounds
+def _check_precision(argument: str, low: float, high: float, whole: bool) -> None:
+    """The engine holds arguments in single precision: seven digits, of which a few must be left;
+    and counts in 32 bits."""
+    if whole and high > _LARGEST_COUNT:
+        raise NoisewiseError(
+            f"model argument '{argument}' has bounds [{low:g}, {high:g}], and counts above "
+            f"{_LARGEST_COUNT} do not fit 32 bits: declare a smaller bound, or count in thousands"
+        )
     if max(abs(low), abs(high)) > _FARTHEST * (high - low):
         raise NoisewiseError(
             f"model argument '{argument}' has bounds [{low:g}, {high:g}], too far from 0 for their "
@@ -142,12 +154,19 @@ def _check_precision(argument: str, bounds: tuple[float, float] | None) -> None:
         )
 
 
-def _check_target(model: Glm, schema: Schema, target: str) -> None:
+def _check_target(model: Glm | Network, schema: Schema, target: str) -> None:
     """A family's target must be of a kind that it can generate."""
-    kinds = {"logistic": ("binary", "category"), "poisson": ("count",), "linear": ("real", "count")}
+    kinds = {
+        "logistic": ("binary", "category"),
+        "probit": ("binary", "category"),
+        "poisson": ("count",),
+        "linear": ("real", "count"),
+        "network": ("real", "count"),
+    }
+    family = model.family if isinstance(model, Glm) else "network"
     found = schema[target].kind
-    if found not in kinds[model.family]:
+    if found not in kinds[family]:
         raise NoisewiseError(
-            f"target '{target}' is declared {found}, but {model.family} regression needs "
-            f"{' or '.join(kinds[model.family])}: declare it so, or choose another model"
+            f"target '{target}' is declared {found}, but {family} regression needs "
+            f"{' or '.join(kinds[family])}: declare it so, or choose another model"
         )

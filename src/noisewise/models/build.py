@@ -58,8 +58,9 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
         target = GlmTarget(model, layout, example)
     elif isinstance(model, Mixture):
         target = MixtureTarget(model, layout, example)
-    theta = target.sample_prior(jax.random.PRNGKey(0), 1)[0]
-    if not math.isfinite(float(target.log_prior(theta))):
+    # One compilation instead of one for every operation.
+    prior = jax.jit(lambda key: target.log_prior(target.sample_prior(key, 1)[0]))
+    if not math.isfinite(float(prior(jax.random.PRNGKey(0)))):
         raise ModelError(
             "the model's log prior is not finite at a draw from its own prior: check its priors"
         )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Frame", "identity_frame", "whitened_frame"]
+__all__ = ["Frame", "identity_frame", "scaled_frame", "whitened_frame"]
 
 
 class Frame(NamedTuple):
@@ -20,22 +20,41 @@ class Frame(NamedTuple):
 
     location: Array
     factor: Array | None
+    scale: Array | None = None
+    """Where many coordinates are only scaled: one number for each of the first; ``factor`` is then
+    of the others alone, or None where there are none."""
 
     def to_model(self, z: Array) -> Array:
         """From frame coordinates to the model's unconstrained space; leading axes are kept."""
-        return self.location + (z if self.factor is None else z @ self.factor.T)
+        return self.location + self._turned(z, None if self.factor is None else self.factor.T)
 
     def to_model_exactly(self, z: np.ndarray) -> np.ndarray:
         """`to_model` on the host, in double precision."""
-        location = np.asarray(self.location, float)
-        return location + (z if self.factor is None else z @ np.asarray(self.factor, float).T)
+        plain = self.factor is None and self.scale is None
+        return np.asarray(self.location, float) + (z if plain else z @ self._matrix().T)
+
+    def gradient(self, by_model: Array) -> Array:
+        """Gradients by frame coordinates from those by the model's; leading axes are kept."""
+        return self._turned(by_model, self.factor)
+
+    def _turned(self, wide: Array, factor: Array | None) -> Array:
+        if self.scale is None:
+            return wide if factor is None else wide @ factor
+        first = len(self.scale)
+        scaled = wide[..., :first] * self.scale
+        if factor is None:
+            return scaled
+        return jnp.concatenate([scaled, wide[..., first:] @ factor], axis=-1)
 
     def from_model(self, theta: Array) -> Array:
         """The inverse of `to_model`."""
         shifted = theta - self.location
-        if self.factor is None:
-            return shifted
-        return jnp.linalg.solve(self.factor, shifted[..., None])[..., 0]
+        first = 0 if self.scale is None else len(self.scale)
+        before = shifted[..., :first] if self.scale is None else shifted[..., :first] / self.scale
+        rest = shifted[..., first:]
+        if self.factor is not None:
+            rest = jnp.linalg.solve(self.factor, rest[..., None])[..., 0]
+        return jnp.concatenate([before, rest], axis=-1)
 
     def prior_sd(self, precision: np.ndarray) -> np.ndarray:
         """Standard deviations, in frame coordinates, of a prior with this precision."""
@@ -43,10 +62,17 @@ class Frame(NamedTuple):
 
     def precision(self, precision: np.ndarray) -> np.ndarray:
         """A precision matrix of the model's space in frame coordinates."""
-        if self.factor is None:
-            return precision
-        wide = np.asarray(self.factor, float)
+        wide = self._matrix()
         return wide.T @ precision @ wide
+
+    def _matrix(self) -> np.ndarray:
+        wide = np.eye(len(self.location))
+        first = 0 if self.scale is None else len(self.scale)
+        if self.scale is not None:
+            wide[range(first), range(first)] = self.scale
+        if self.factor is not None:
+            wide[first:, first:] = self.factor
+        return wide
 
 
 def identity_frame(dim: int) -> Frame:
@@ -68,3 +94,13 @@ def whitened_frame(location: np.ndarray, curvature: np.ndarray, blocks: tuple[in
         factor[block, block] = np.linalg.inv(root).T
         start += size
     return Frame(jnp.asarray(location, jnp.float32), jnp.asarray(factor, jnp.float32))
+
+
+def scaled_frame(scale: np.ndarray, curvature: np.ndarray | None) -> Frame:
+    """The first coordinates multiplied by ``scale``, the others whitened by their curvature."""
+    dim = len(scale) + (0 if curvature is None else len(curvature))
+    frame = identity_frame(dim)
+    if curvature is not None:
+        rest = whitened_frame(np.zeros(len(curvature)), curvature, (len(curvature),))
+        frame = frame._replace(factor=rest.factor)
+    return frame._replace(scale=jnp.asarray(scale, jnp.float32))

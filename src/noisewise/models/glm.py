@@ -14,14 +14,15 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from jax.scipy.stats import norm
 
 from noisewise._validate import one_of, positive
 from noisewise.models.frame import Frame
 from noisewise.models.target import Rows, Target
 
-__all__ = ["FAMILIES", "Glm", "GlmTarget", "linear", "logistic", "poisson"]
+__all__ = ["FAMILIES", "Glm", "GlmTarget", "linear", "logistic", "poisson", "probit"]
 
-FAMILIES = ("logistic", "poisson", "linear")
+FAMILIES = ("logistic", "probit", "poisson", "linear")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ class Glm:
         """The distribution of a record given its linear predictor."""
         if self.family == "logistic":
             return dist.Bernoulli(logits=predictor)
+        if self.family == "probit":
+            # The log odds from log Phi on both sides: no probability is rounded to 0 or 1.
+            return dist.Bernoulli(logits=norm.logcdf(predictor) - norm.logcdf(-predictor))
         if self.family == "poisson":
             return dist.Poisson(jnp.exp(predictor))
         return dist.Normal(predictor, noise)
@@ -65,6 +69,11 @@ class Glm:
 def logistic(prior_scale: float = 1.0) -> Glm:
     """Logistic regression."""
     return Glm("logistic", prior_scale)
+
+
+def probit(prior_scale: float = 1.0) -> Glm:
+    """Probit regression."""
+    return Glm("probit", prior_scale)
 
 
 def poisson(prior_scale: float = 1.0) -> Glm:
@@ -81,6 +90,11 @@ def _loss_slopes(family: str, predictor: Array, y: Array, log_noise: Array) -> t
     """Derivatives of minus the log-likelihood: by the linear predictor, by the log noise."""
     if family == "logistic":
         return jax.nn.sigmoid(predictor) - y, jnp.zeros(())
+    if family == "probit":
+        sign = 2 * y - 1
+        return -sign * jnp.exp(norm.logpdf(predictor) - norm.logcdf(sign * predictor)), jnp.zeros(
+            ()
+        )
     if family == "poisson":
         return jnp.exp(predictor) - y, jnp.zeros(())
     precision = jnp.exp(-2 * log_noise)

@@ -166,8 +166,7 @@ def _check_latents(sites: dict[str, Any], other: dict[str, Any], plate: str) -> 
                 "given the latents"
             )
         support = function.support
-        free = biject_to(support).inv(site["value"])
-        elsewhere = biject_to(other[name]["fn"].support)(free)
+        free, elsewhere = _there_and_back(support, other[name]["fn"].support, site["value"])
         if not np.allclose(elsewhere, site["value"], atol=1e-5, equal_nan=True):
             raise ModelError(
                 f"the support of latent '{name}' depends on other latents: rescale it to a fixed "
@@ -177,6 +176,17 @@ def _check_latents(sites: dict[str, Any], other: dict[str, Any], plate: str) -> 
     if not latents:
         raise ModelError("the model has no latent to infer: sample at least one without obs=")
     return tuple(latents)
+
+
+def _there_and_back(support: Constraint, other: Constraint, value: Any) -> tuple[Any, Any]:
+    """The value freed of one support, and bound to another: the same value if they are equal."""
+
+    @jax.jit  # one compilation instead of one for every operation
+    def both(value: Any) -> tuple[Any, Any]:
+        free = biject_to(support).inv(value)
+        return free, biject_to(other)(free)
+
+    return both(value)
 
 
 def _check_independence(

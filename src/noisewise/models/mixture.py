@@ -82,6 +82,11 @@ class Mixture:
             _feature(schema[name], scales[name]["centre"], scales[name]["scale"])
             for name in encoder.features
         )
+        if not columns:
+            raise NoisewiseError(
+                "a mixture generates the columns besides the target, and none are left: name some "
+                "in features=, or declare more"
+            )
         response = None if target is None else _response(schema[target], self.response)
         design = () if target is None else tuple(encoder.names)
         return replace(self, response=response, features=columns, target=target, design=design)

@@ -72,8 +72,7 @@ class MixtureTarget(Target):
         gradients = jax.vmap(lambda point: self._gradients(point, batch["records"]))(
             frame.to_model(points)
         )
-        if frame.factor is not None:
-            gradients = gradients @ frame.factor
+        gradients = frame.gradient(gradients)
         return gradients.mean(0), (gradients * noise[:, None]).mean(0)
 
     def prior_moments(self, frame: Frame, points: Array, noise: Array) -> tuple[Array, Array]:
@@ -83,9 +82,16 @@ class MixtureTarget(Target):
         1 - (L - i) z_i from it, which is zero where all levels are equal.
         """
         gradients = jax.vmap(self._prior_gradient)(frame.to_model(points))
-        if frame.factor is not None:
-            gradients = gradients @ frame.factor
+        gradients = frame.gradient(gradients)
         return gradients.mean(0), (gradients * noise).mean(0)
+
+    def judged_together(self) -> dict[str, np.ndarray]:
+        """The regression, and all components: which of them is which is not decided."""
+        first = self.dim - len(self.model.design)
+        groups = {"components": np.arange(first)}
+        if self.model.target is not None:
+            groups = {"regression": np.arange(first, self.dim), **groups}
+        return groups
 
     def _parts(self, theta: Array) -> _Parts:
         split = self._split(theta)

@@ -12,13 +12,14 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.models.glm import FAMILIES, Glm
 from noisewise.models.mixture import Mixture, mixture_from_text
+from noisewise.models.network import Network, network_from_text
 
 __all__ = ["model_name", "named_model"]
 
 
 def model_name(model: Callable[..., Any]) -> str:
     """What to call a model in files and reports."""
-    if isinstance(model, Mixture):
+    if isinstance(model, Mixture | Network):
         return str(model)
     return model.family if isinstance(model, Glm) else getattr(model, "__name__", "model")
 
@@ -29,8 +30,8 @@ def named_model(
     target: str | None = None,
     features: list[str] | None = None,
 ) -> Callable[..., Any]:
-    """A model from its name (``logistic``, ``poisson``, ``linear``, ``mixture``), from
-    ``file.py:function``, or itself when it is a function already.
+    """A model from its name (``logistic``, ``probit``, ``poisson``, ``linear``, ``network``,
+    ``mixture``), from ``file.py:function``, or itself when it is a function already.
 
     A mixture gets its columns from the schema here: all of them, or the ``features`` and the
     target. Its name may say more, as in ``mixture(components=8, response=poisson)``.
@@ -43,7 +44,7 @@ def named_model(
     Glm(family='logistic', prior_scale=1.0, noise_scale=1.0, centre=0.0)
     """
     if isinstance(model, str):
-        model = mixture_from_text(model) or model
+        model = mixture_from_text(model) or network_from_text(model) or model
     if isinstance(model, Mixture):
         return model if schema is None else model.of(schema, target, features)
     if callable(model):
@@ -57,7 +58,7 @@ def named_model(
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
         raise NoisewiseError(
-            f"model {model!r} is neither {', '.join(FAMILIES)}, mixture nor "
+            f"model {model!r} is neither {', '.join(FAMILIES)}, network, mixture nor "
             "path/to/model.py:function"
         )
     return _from_file(Path(path), name)
@@ -71,7 +72,7 @@ def _like(family: str, column: Column) -> Glm:
     if family == "poisson":
         # A log rate moves the rate by its exponential: half a unit is already a factor of 1.6.
         return Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)
-    if family == "logistic" or column.bounds is None:
+    if family in ("logistic", "probit") or column.bounds is None:
         return Glm(family)
     low, high = column.bounds
     scale = column.sd if column.sd is not None else (high - low) / 4

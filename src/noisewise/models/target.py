@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -162,6 +163,11 @@ class Target:
             for argument, site in self.layout.observed_arguments
         }
         return {**rows, **drawn}
+
+    def judged_together(self) -> dict[str, np.ndarray] | None:
+        """Groups of coordinates by name that are judged as wholes, because their members have no
+        meaning of their own; None where every coordinate has one."""
+        return None
 
     def block_sizes(self) -> tuple[int, ...]:
         """Sizes of coordinate groups that a frame may mix; here all of them."""

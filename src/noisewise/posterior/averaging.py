@@ -15,7 +15,7 @@ import numpy as np
 
 from noisewise.dpvi import Trace
 
-__all__ = ["MOST_R_HAT", "Averaged", "average"]
+__all__ = ["MOST_R_HAT", "Averaged", "Pull", "average", "group_pulls"]
 
 MOST_R_HAT = 1.1
 """Gelman and Rubin's own limit. Stricter ones (1.01) ask for hundreds of independent iterates, and
@@ -45,6 +45,35 @@ class Averaged(NamedTuple):
     def converged(self) -> np.ndarray:
         """Flat, and the halves agree: a parameter that passes both is believed."""
         return self.flat & (self.r_hat < MOST_R_HAT)
+
+
+class Pull(NamedTuple):
+    """How strongly the released gradients of a group still pull, and the most that noise makes."""
+
+    strength: float
+    limit: float
+
+
+def group_pulls(trace: Trace, burn_in: float, groups: dict[str, np.ndarray]) -> dict[str, Pull]:
+    """For every group of parameters, the mean squared z-score of the mean gradient along the tail.
+
+    A gradient's mean over n steps has the variance of one over n. Around an optimum it is below
+    one such variance (mean reversion makes it smaller still), on the way there it is above: it is
+    the distance from the optimum in units of the error that the noise leaves in the average. A sum
+    over a whole group does not depend on the order of interchangeable members. Noise alone exceeds
+    the limit once in a thousand fits.
+    """
+    from scipy.stats import chi2
+
+    first = round(burn_in * trace.block_count)
+    count = float(np.asarray(trace.blocks.count, float)[first:].sum())
+    mean = np.asarray(trace.blocks.gradient, float)[first:].sum(0) / count
+    square = np.asarray(trace.blocks.gradient_gradient, float)[first:].sum(0) / count
+    z_squared = count * mean**2 / np.maximum(square - mean**2, 1e-30)
+    return {
+        name: Pull(float(z_squared[group].mean()), float(chi2.isf(1e-3, len(group)) / len(group)))
+        for name, group in groups.items()
+    }
 
 
 class _Blocks(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
 from noisewise.models import Frame, Rows, Target
 from noisewise.posterior import exact, laplace, matrix, nuts
-from noisewise.posterior.averaging import Averaged, average
+from noisewise.posterior.averaging import Averaged, Pull, average, group_pulls
 from noisewise.posterior.burn_in import MOST_BURN_IN, BurnIn, find_burn_in, within_reach
 from noisewise.posterior.expected import (
     JACOBIAN_RECORDS,
@@ -48,6 +48,8 @@ class Outcome(NamedTuple):
     """Mean iterate behind the burn-in, in the model's unconstrained space; None if it diverged."""
     averaged: Averaged | None = None
     """Every parameter's tail and its tests, where a posterior rests on them."""
+    pulls: dict[str, Pull] | None = None
+    """Of a mixture, which is judged by them: whether its groups' gradients still pull."""
 
 
 class Reference(NamedTuple):
@@ -199,7 +201,11 @@ def _averaged(
     plain = rule.draw_theta(np.broadcast_to(last[:dim], (draws, dim)), last[dim:], rng)
     assert theta is not None and plain is not None  # `check_method` refuses rules without scales
     theta = settings.recalibrated(frame.to_model_exactly(theta))
-    status = Status.OK if found.converged.all() else Status.NOT_CONVERGED
+    pulls = _pulls(trace, assembly, settings)
+    settled = bool(found.converged.all())
+    if pulls is not None:
+        settled = all(pull.strength < pull.limit for pull in pulls.values())
+    status = Status.OK if settled else Status.NOT_CONVERGED
     if not np.isfinite(theta).all():
         status = Status.DIVERGED
     return Outcome(
@@ -210,7 +216,18 @@ def _averaged(
         np.array(np.nan),
         frame.to_model_exactly(found.mean[:dim]),
         found,
+        pulls,
     )
+
+
+def _pulls(trace: Trace, assembly: Assembly, settings: Settings) -> dict[str, Pull] | None:
+    """Of a model whose coordinates are judged together: means and scales of each group."""
+    rule = assembly.program.rule
+    groups = rule.target.judged_together()
+    if groups is None or rule.parameters != 2 * rule.target.dim:
+        return None
+    both = {name: np.append(here, rule.target.dim + here) for name, here in groups.items()}
+    return group_pulls(trace, settings.burn_in, both)
 
 
 def _expectations(

@@ -53,13 +53,13 @@ COLOURS = {
 }
 
 
-def forest_figure(rows: list[Row], name: str) -> str:
-    """The posterior, by its name, beside plain DPVI, a panel per latent; '' if none is finite."""
+def forest_figure(rows: list[Row], name: str, plain: str = "plain DPVI") -> str:
+    """Both posteriors, by their names, a panel per latent; '' if none is finite."""
     shown = [row for row in rows[:MOST_ROWS] if row.aware.finite]
     if not shown:
         return ""
     words = "Forest plot: the 95% and 50% intervals of the table below."
-    return draw_both("forest", words, lambda width: _forest(shown, name, width))
+    return draw_both("forest", words, lambda width: _forest(shown, (name, plain), width))
 
 
 def trace_figure(means: np.ndarray, ends: np.ndarray, burn_in: int) -> str:
@@ -187,7 +187,7 @@ def shortened(label: str, room: float) -> str:
 _LINE, _GAP, _TITLE, _AXIS = 27, 14, 26, 30
 
 
-def _forest(rows: list[Row], name: str, width: int) -> Figure:
+def _forest(rows: list[Row], names: tuple[str, str], width: int) -> Figure:
     latents = list(dict.fromkeys(row.latent for row in rows))
     groups = [[row for row in rows if row.latent == latent] for latent in latents]
     titled = len(groups) > 1
@@ -207,7 +207,7 @@ def _forest(rows: list[Row], name: str, width: int) -> Figure:
         axes = panel(figure, left, top, width - 12, top + len(group) * _LINE)
         _draw_group(axes, group, [labels[id(row)] for row in group], width)
         top += height
-    _forest_legend(figure, left, width, name, compared)
+    _forest_legend(figure, left, width, names, compared)
     return figure
 
 
@@ -251,14 +251,16 @@ def _draw_interval(axes: Axes, y: float, interval: Interval, role: str, mark: fl
     )
 
 
-def _forest_legend(figure: Figure, left: float, width: int, name: str, compared: bool) -> None:
+def _forest_legend(
+    figure: Figure, left: float, width: int, names: tuple[str, str], compared: bool
+) -> None:
     """Drawn like the rows themselves: thin 95%, thick 50%, a dot for the mean."""
     one_line = width > NARROW
     start = left if one_line else 0
     second = (start + 205, 10) if one_line else (0, 28)
-    entries = [("aware", name, (start, 10))]
+    entries = [("aware", names[0], (start, 10))]
     if compared:
-        entries.append(("plain", "plain DPVI (ignores the noise)", second))
+        entries.append(("plain", f"{names[1]} (ignores the noise)", second))
     axes = panel(figure, 0, 0, width, 40)
     axes.set_axis_off()
     axes.set_xlim(0, width)

@@ -49,7 +49,7 @@ class Row:
 def interval_rows(result: Result) -> list[Row]:
     """All scalar parameters, latent by latent."""
     rows = []
-    for latent, draws in result.draws.items():
+    for latent, draws in result.told(result.draws).items():
         aware = _intervals(result, latent, draws)
         without = result.plain.get(latent)
         plain = {} if without is None else _intervals(result, latent, without)

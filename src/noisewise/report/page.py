@@ -14,7 +14,7 @@ from markupsafe import Markup
 from noisewise.mechanism import Certificate
 from noisewise.mechanism.accounting import discretisation
 from noisewise.posterior import Status
-from noisewise.report import figures, words
+from noisewise.report import effects, figures, words
 from noisewise.report.intervals import Row, decimals, interval_rows, number, per_unit_rows
 from noisewise.result import Result
 
@@ -44,13 +44,13 @@ def _context(result: Result) -> dict[str, Any]:
     rows = interval_rows(replace(result, plain={}) if words.naive(result) else result)
     return {
         "title": words.headline(result),
-        "lead": words.lead(result, len(rows)),
+        "lead": words.lead(result, _parameters(result)),
         "private": result.privacy.private,
         "reasons": result.privacy.not_private_because,
         "ok": result.status is Status.OK,
         "status": result.status.value.replace("_", " "),
         "status_words": result.status.words,
-        "facts": _facts(result, len(rows)),
+        "facts": _facts(result, _parameters(result)),
         "asked": _asked(result),
         "intervals": _intervals(result, rows),
         "spent": _spent(result.privacy),
@@ -59,6 +59,11 @@ def _context(result: Result) -> dict[str, Any]:
         "settings": _settings(result.asked.get("settings") or {}),
         "software": result.privacy.software,
     }
+
+
+def _parameters(result: Result) -> int:
+    """Scalars that the model has."""
+    return sum(int(np.prod(values.shape[1:])) for values in result.draws.values())
 
 
 def _facts(result: Result, parameters: int) -> list[tuple[str, str]]:
@@ -86,6 +91,7 @@ def _asked(result: Result) -> dict[str, Any]:
         "rows": "n/a" if rows is None else f"{rows:,}",
         "rows_source": source,
         "features": _features(asked, columns),
+        "coefficients": "inputs" not in asked,
         "promises": [
             (f"epsilon = {budget.epsilon:g}", words.epsilon_sentence(budget)),
             (f"delta = {words.small(budget.delta)}", words.delta_sentence(budget, rows)),
@@ -97,7 +103,9 @@ def _asked(result: Result) -> dict[str, Any]:
 def _features(asked: dict[str, Any], columns: dict[str, Any]) -> list[dict[str, Any]]:
     """Each encoded column, or, without an encoding, each column that the model takes as it is."""
     if asked.get("encoding"):
-        return [_feature(column, columns) for column in asked["encoding"]]
+        network = "inputs" in asked  # which has biases of its own
+        shown = [column for column in asked["encoding"] if column["column"] or not network]
+        return [_feature(column, columns) for column in shown]
     return [
         {
             "name": name,
@@ -166,8 +174,12 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
         name = "averaged posterior"
     ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
     return {
-        "figure": Markup(figures.forest_figure(rows, name)),
+        "figure": Markup(figures.forest_figure(rows, name, f"plain {words.plain_name(result)}")),
         "naive": words.naive(result),
+        "plain_name": words.plain_name(result),
+        "expectation": words.expectation(result),
+        "effects": Markup(effects.effects_figure(result)),
+        "most_effects": effects.MOST_EFFECTS,
         "rows": [_line(row) for row in rows],
         "per_unit": [_line(row) for row in per_unit_rows(result)],
         "count": len(rows),
@@ -221,6 +233,7 @@ def _spent(certificate: Certificate) -> dict[str, Any]:
 
 def _trace(result: Result) -> dict[str, Any]:
     means, ends = result.trace.get("means"), result.trace.get("ends")
+    settings = result.asked.get("settings") or {}
     figure, coordinates = "", 0
     if means is not None and ends is not None:
         figure = figures.trace_figure(means, ends, result.burn_in)
@@ -231,7 +244,8 @@ def _trace(result: Result) -> dict[str, Any]:
         "convergence": words.convergence_sentence(result),
         "tails": words.tails_sentence(result),
         "drawn": min(coordinates, figures.MOST_LINES),
-        "whitened": (result.asked.get("settings") or {}).get("curvature") is not None,
+        "expectation": words.expectation(result),
+        "whitened": settings.get("curvature") is not None and settings.get("frame_scale") is None,
         "grey": max(coordinates - figures.MOST_LINES, 0),
         "curvature": _curvature(result),
         "curvature_words": words.curvature_sentence(result),

@@ -20,9 +20,11 @@ __all__ = [
     "curvature_sentence",
     "delta_sentence",
     "epsilon_sentence",
+    "expectation",
     "headline",
     "lead",
     "naive",
+    "plain_name",
     "small",
     "spent_sentence",
     "tails_sentence",
@@ -30,6 +32,7 @@ __all__ = [
 
 _FAMILIES = {
     "logistic": "Logistic regression",
+    "probit": "Probit regression",
     "poisson": "Poisson regression",
     "linear": "Linear regression",
 }
@@ -39,6 +42,8 @@ def headline(result: Result) -> str:
     """The model and the target, as a title."""
     name, target = str(result.asked.get("model", "model")), result.asked.get("target")
     title = _FAMILIES.get(name, f"Model {name}")
+    if name.startswith("network("):
+        title = "Neural network"
     return f"{title} of {target}" if target is not None else title
 
 
@@ -129,6 +134,9 @@ def burn_in_sentence(result: Result) -> str:
         return "The result holds no trace."
     steps, blocks = int(ends[-1]), len(ends)
     ran = f"The fit took {steps:,} steps, averaged here over {_counted(blocks, 'block')}."
+    if expectation(result):
+        share = 100 * result.asked["settings"]["averaged"]
+        return f"The fit took {steps:,} steps; the means of the last {share:.0f}% were averaged."
     if not 0 < result.burn_in < blocks:
         return f"{ran} Nothing was dropped as burn-in."
     end = int(ends[result.burn_in - 1])
@@ -140,6 +148,11 @@ def burn_in_sentence(result: Result) -> str:
 
 def convergence_sentence(result: Result) -> str:
     """Convergence in words."""
+    if expectation(result) and result.status is Status.OK:
+        return "Over the part that was averaged, the means stay where they are, up to the noise."
+    pulls = {k.removeprefix("pull_"): v for k, v in result.trace.items() if k.startswith("pull_")}
+    if pulls and result.status is not Status.DIVERGED:
+        return _pulls_sentence(pulls, result.status is Status.OK)
     if averaged(result) and result.status is Status.OK:
         return "Every parameter settled: it was averaged over the longest tail without drift."
     return {
@@ -151,6 +164,20 @@ def convergence_sentence(result: Result) -> str:
         Status.NOT_CONVERGED: _sentence(Status.NOT_CONVERGED.words),
         Status.DIVERGED: _sentence(Status.DIVERGED.words),
     }[result.status]
+
+
+def _pulls_sentence(pulls: dict[str, np.ndarray], settled: bool) -> str:
+    """A mixture's verdict: components have no order, so their own parameters are not judged."""
+    found = " and ".join(
+        f"{strength:.2f} for the {name} (at most {limit:.2f})"
+        for name, (strength, limit) in pulls.items()
+    )
+    verdict = "It has settled." if settled else "It has not settled: allow more steps."
+    return (
+        "Components have no order, so the fit is judged by groups. Where a group has settled, the "
+        "mean of its released gradients is what noise makes of it, or less; in squares, it is "
+        f"{found}. {verdict}"
+    )
 
 
 def tails_sentence(result: Result) -> str:
@@ -168,6 +195,16 @@ def tails_sentence(result: Result) -> str:
     )
 
 
+def expectation(result: Result) -> bool:
+    """Whether the posterior is DP-SEP's."""
+    return result.asked.get("posterior") == "dp-sep"
+
+
+def plain_name(result: Result) -> str:
+    """What ignores the noise."""
+    return "DP-SEP" if expectation(result) else "DPVI"
+
+
 def averaged(result: Result) -> bool:
     """Whether the posterior is DPVIm's, which infers no curvature."""
     return result.asked.get("posterior") == "averaged"
@@ -175,6 +212,11 @@ def averaged(result: Result) -> bool:
 
 def curvature_sentence(result: Result) -> str:
     """Whether the curvature, which decides the widths, is known."""
+    if expectation(result):
+        return (
+            "Expectation propagation releases the posterior's precision itself, with noise; "
+            "eigenvalues are never read as smaller than the noise allows."
+        )
     if averaged(result):
         return "Averaging infers no curvature: the widths are the guide's own and the tails'."
     return {
@@ -210,6 +252,7 @@ POSTERIORS = {
     "averaged": "DPVIm's: converged iterates averaged, their variance added",
     "laplace": "noise-aware, by Laplace's approximation",
     "naive": "plain DPVI, as asked for: it ignores the privacy noise",
+    "dp-sep": "noise-aware, by DP-SEP: the known noise of its mean added to its covariance",
 }
 
 SETTING_MEANINGS = {
@@ -234,6 +277,19 @@ SETTING_MEANINGS = {
     "paper_priors": "the paper's priors, built from the trace",
     "location": "origin of the whitened frame",
     "curvature": "simulated curvature, which whitens the frame",
+    "frame_scale": "factors of the coordinates that are not whitened",
     "prior_precision": "inverse covariance of the model's prior",
+    "bounds": "most that a record's gradient, precision and squared residual may weigh",
+    "natural_bounds": "the same while natural parameters are released",
+    "natural_steps": "first steps that release natural parameters",
+    "weights": "how the noise is shared between gradient, precision and residual",
+    "mean_rate": "share of its way that the mean moves in a step",
+    "precision_rate": "the same for the precision",
+    "extra_rate": "the same for the noise's variance",
+    "decay_from": "share of the run after which the rates fall",
+    "last_rate": "what they fall to",
+    "averaged": "share of the last steps whose means are averaged",
+    "floor": "least eigenvalue of the precision, in sds of its noise",
+    "wander": "most that noise alone may move a parameter, in prior sds",
     "start": "initial means; none is the frame's origin",
 }

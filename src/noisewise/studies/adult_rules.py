@@ -11,6 +11,7 @@ from noisewise.models import Rows, build_target
 from noisewise.models.glm import logistic
 from noisewise.posterior import average
 from noisewise.studies.adult import DROPPED_BY_DPVIM, dpvim_design, outcome, read_adult
+from noisewise.studies.claims import lies_beyond
 from noisewise.studies.logistic_optimum import Optimum, logistic_optimum
 from noisewise.studies.models import softplus, softplus_inverse
 from noisewise.studies.repeats import Repeats, calibrated, fit_repeats, noise_multipliers
@@ -22,7 +23,6 @@ from noisewise.studies.rules import (
     Options,
     Panel,
     Part,
-    lies_beyond,
 )
 
 __all__ = ["ADULT", "rule_settings"]

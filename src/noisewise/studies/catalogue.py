@@ -25,13 +25,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Study:
-    """A table (or figure) of the NA-DPVI or the DPVIm paper."""
+    """A table (or figure) of the NA-DPVI, the DPVIm or the DP-SEP paper."""
 
     name: str
     title: str
     kind: str
     """``coverage`` of simulated tables, ``calibration`` on test rows, ``gradients`` (Fig. 1), or
-    ``rules``: gradient rules compared, by the comparison of the same name."""
+    ``comparison``: gradient rules or other methods, by the comparison of the same name."""
     columns: tuple[Column, ...]
     methods: tuple[str, ...]
     """Those that are run unless others are asked for; gradient rules, where those are compared."""
@@ -40,8 +40,8 @@ class Study:
     fits: int
     """The paper's number of fits a column."""
     epochs: int | None = None
-    """The paper's length of a fit, where rules are compared: each epoch draws every record once on
-    average."""
+    """A comparison's length of a fit, the paper's where it has one: each epoch draws every record
+    once on average."""
 
     def at(self, epsilons: tuple[float, ...]) -> Study:
         """The same study at other budgets; the paper's figures stay where they apply."""
@@ -169,7 +169,7 @@ STUDIES = {
         Study(
             name="adult",
             title="DPVIm, Fig. 5: gradient rules for a logistic regression on UCI Adult",
-            kind="rules",
+            kind="comparison",
             columns=tuple(Column(epsilon) for epsilon in (1.0, 2.0, 4.0, 10.0)),
             methods=("vanilla", "preconditioned", "natural", "aligned", "aligned_natural"),
             more_methods=(),
@@ -179,7 +179,7 @@ STUDIES = {
         Study(
             name="data-sharing",
             title="DPVIm, Figs. 1 to 3: gradient rules for a generative model, and its tables",
-            kind="rules",
+            kind="comparison",
             columns=tuple(Column(epsilon) for epsilon in (1.0, 2.0, 4.0, 10.0)),
             methods=("vanilla", "preconditioned", "natural", "aligned", "aligned_natural"),
             more_methods=(),
@@ -189,12 +189,53 @@ STUDIES = {
         Study(
             name="full-rank",
             title="DPVIm, Fig. 6: full-rank guides for a linear regression",
-            kind="rules",
+            kind="comparison",
             columns=(Column(1.0),),
             methods=("vanilla", "aligned"),
             more_methods=("preconditioned",),
             fits=50,
             epochs=1000,
+        ),
+        Study(
+            name="sep-mixture",
+            title="DP-SEP, Table 1 and Fig. 1: a mixture of Gaussians",
+            kind="comparison",
+            columns=tuple(Column(epsilon) for epsilon in (1.0, 5.0, 50.0)),
+            methods=("ep", "sep", "clipped-sep", "dp-sep", "dp-em", "literal"),
+            more_methods=(),
+            fits=10,
+            epochs=100,
+        ),
+        Study(
+            name="sep-regression",
+            title="DP-SEP, Tables 3 to 5: regressions with a Bayesian neural network",
+            kind="comparison",
+            columns=(Column(1.0),),
+            methods=(
+                "vi",
+                "ep",
+                "sep",
+                "clipped-sep",
+                "adf",
+                "dp-sep",
+                "dp-vi",
+                "point",
+                "line",
+                "private-line",
+            ),
+            more_methods=(),
+            fits=20,
+            epochs=100,
+        ),
+        Study(
+            name="sep-clipping",
+            title="DP-SEP, Tables 8 and 9: clip norms",
+            kind="comparison",
+            columns=(Column(1.0),),
+            methods=("clipped-sep", "dp-sep"),
+            more_methods=(),
+            fits=5,
+            epochs=100,
         ),
     )
 }

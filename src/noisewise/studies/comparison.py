@@ -1,5 +1,5 @@
-"""What a study of gradient rules found: tables of means over repeats, the paper's orderings checked
-on them, JSON, Markdown and a figure."""
+"""What a comparison found: tables over repeats, the paper's figures beside them, claims checked on
+them, JSON, Markdown and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.studies.catalogue import Study
-from noisewise.studies.rules import Comparison, Line, Panel, Verdict, label
+from noisewise.studies.rules import (
+    Comparison,
+    Line,
+    Panel,
+    Printed,
+    Verdict,
+    label,
+    place_label,
+)
 from noisewise.studies.text import markdown_table
 
 __all__ = ["ComparisonResult", "load_part", "save_part"]
@@ -34,7 +42,11 @@ class ComparisonResult:
 
     @property
     def panels(self) -> list[Panel]:
-        """Those that have lines: parts may have been left out."""
+        """Those to show that have lines: parts may have been left out."""
+        return [panel for panel in self._filled if panel.shown]
+
+    @property
+    def _filled(self) -> list[Panel]:
         return [panel for panel in self.comparison.panels if self.in_panel(panel)]
 
     @property
@@ -52,7 +64,7 @@ class ComparisonResult:
             "claims": [{"says": claim.says, **found._asdict()} for claim, found in claims],
             "panels": [
                 {**panel._asdict(), "lines": [line.to_dict() for line in self.in_panel(panel)]}
-                for panel in self.panels
+                for panel in self._filled
             ],
         }
 
@@ -61,11 +73,11 @@ class ComparisonResult:
         tables = [self._table(panel) for panel in self.panels]
         notes = [" ".join(self.comparison.notes)] if self.comparison.notes else []
         return "\n\n".join(
-            [f"### {self.study.title}", *tables, self._orderings(), *notes, self._footnote()]
+            [f"### {self.study.title}", *tables, self._claims(), *notes, self._footnote()]
         )
 
     def save(self, folder: Path) -> list[Path]:
-        """``NAME.json``, ``NAME.md`` and ``NAME.png`` in the folder."""
+        """``NAME.json``, ``NAME.md``, ``NAME.png`` and the study's own figures in the folder."""
         from noisewise.studies.rule_figures import draw_comparison
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,36 +85,52 @@ class ComparisonResult:
         data.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
         text.write_text(self.to_markdown() + "\n")
         draw_comparison(self, picture)
-        return [data, text, picture]
+        draw_more = self.comparison.draw_more
+        return [data, text, picture, *(draw_more(self, folder) if draw_more else ())]
 
     def _table(self, panel: Panel) -> str:
         lines = self.in_panel(panel)
-        every = sorted({place for line in lines for place in line.x})
+        every = list(dict.fromkeys(place for line in lines for place in line.x))
+        # Numbers sort; names stay in their order.
+        every.sort(key=lambda place: 0.0 if isinstance(place, str) else place)
         step = -(-len(every) // _SHOWN)
         places = every[::step] if (len(every) - 1) % step == 0 else [*every[::step], every[-1]]
-        rows = [[f"{panel.y}, by {panel.x}", *(f"{place:g}" for place in places)]]
+        beside = ": ours [paper's]" if panel.paper else ""
+        rows = [[f"{panel.y}, by {panel.x}{beside}", *(place_label(place) for place in places)]]
         for line in lines:
-            cells = dict(zip(line.x, zip(line.mean, line.error, strict=True), strict=True))
-            shown = [
-                f"{cells[place][0]:.3g} ± {cells[place][1]:.2g}" if place in cells else ""
-                for place in places
-            ]
-            rows.append([label(line.name), *shown])
+            printed = (panel.paper or {}).get(line.name, {})
+            cells = {
+                place: line.shown_at(number, panel.middle)
+                + (f" [{_printed(printed[place])}]" if place in printed else "")
+                for number, place in enumerate(line.x)
+            }
+            rows.append([label(line.name), *(cells.get(place, "") for place in places)])
         return f"**{panel.title}**\n\n{markdown_table(rows)}"
 
-    def _orderings(self) -> str:
+    def _claims(self) -> str:
         words = {True: "held", False: "NOT held", None: "not checked"}
         found = zip(self.comparison.claims, self.verdicts, strict=True)
         lines = [f"- {words[v.held]}: {claim.says} ({v.figures})" for claim, v in found]
-        return "\n".join(["The paper's orderings:", "", *lines])
+        return "\n".join(["What was checked:", "", *lines])
 
     def _footnote(self) -> str:
-        about = self.about
+        about, repeats = self.about, self.comparison.repeats
+        middles = {panel.middle for panel in self.panels}
+        figures = {
+            "mean": f"Means over {about['fits']} {repeats} ± standard errors",
+            "median": f"Medians over {about['fits']} {repeats} (quartiles)",
+        }
         return (
-            f"Means over {about['fits']} repeats ± standard errors, {about['epochs']} epochs, seed "
-            f"{about['seed']}, on {about['device']}: {about['seconds']:.0f} s of work in all, "
-            "compilation included."
+            f"{'; '.join(figures[middle] for middle in sorted(middles))}, {about['epochs']} "
+            f"epochs, seed {about['seed']}, on {about['device']}: {about['seconds']:.0f} s of "
+            "work in all, compilation included."
         )
+
+
+def _printed(figure: Printed) -> str:
+    if isinstance(figure, tuple):
+        return f"{figure[0]:g} ± {figure[1]:g}"
+    return f"{figure:g}"
 
 
 def save_part(path: Path, asked: dict[str, Any], lines: list[Line], run: dict[str, Any]) -> None:

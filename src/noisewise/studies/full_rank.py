@@ -10,10 +10,11 @@ import numpy as np
 from noisewise.dpvi import Settings
 from noisewise.guides import FullRankGuide
 from noisewise.models import build_target
+from noisewise.studies.claims import lies_beyond
 from noisewise.studies.correlated import RegressionTables, regression_tables
 from noisewise.studies.models import GammaNoiseRegression, softplus_inverse
 from noisewise.studies.repeats import calibrated, fit_repeats, noise_multipliers
-from noisewise.studies.rules import Claim, Comparison, Line, Options, Panel, Part, lies_beyond
+from noisewise.studies.rules import Claim, Comparison, Line, Options, Panel, Part
 
 __all__ = ["FULL_RANK", "laplace_guide", "predictive_log_likelihood"]
 

@@ -1,17 +1,21 @@
-"""What a study of gradient rules is: panels of curves, parts that fill them, the paper's claims.
+"""What a comparison is: panels of curves, parts that fill them, claims that are checked on them.
 
-A comparison runs every rule over budgets (or dimensions, or starts) with several repeats. Its
-measurements are lines; the paper's orderings are checked on those lines and can fail.
+A comparison runs every gradient rule, or other method, over budgets (or dimensions, or starts, or
+data sets) with several repeats. Its measurements are lines; the paper's orderings, and goals of
+our own, are checked on those lines and can fail (`claims`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from noisewise.studies.comparison import ComparisonResult
 
 __all__ = [
     "RULE_LABELS",
@@ -19,15 +23,24 @@ __all__ = [
     "Claim",
     "Comparison",
     "Line",
+    "Middle",
     "Options",
     "Panel",
     "Part",
+    "Place",
+    "Printed",
+    "Summary",
     "Verdict",
     "joined",
     "label",
-    "lies_beyond",
-    "stays_above",
+    "place_label",
 ]
+
+Place = float | str
+"""Where on the axis: a number (infinity: no privacy), or the name of a data set."""
+Middle = Literal["mean", "median"]
+Printed = float | tuple[float, float]
+"""A figure of the paper's, with the spread that it printed if it did."""
 
 RULE_LABELS = {
     "vanilla": "vanilla",
@@ -36,22 +49,49 @@ RULE_LABELS = {
     "aligned": "aligned",
     "aligned_natural": "aligned natural",
 }
+_LABELS = {
+    **RULE_LABELS,
+    "ep": "EP",
+    "sep": "SEP",
+    "adf": "ADF (PBP)",
+    "clipped-sep": "clipped SEP",
+    "dp-sep": "DP-SEP",
+    "dp-em": "DP-EM",
+    "vi": "VI",
+    "dp-vi": "DP-VI",
+    "literal": "Algorithm 3",
+    "point": "point estimate",
+    "line": "linear regression",
+    "private-line": "private linear regression",
+}
 
 
 def label(name: str) -> str:
-    """A line's name as people read it; what is derived from a rule is "RULE, words".
+    """A line's name as people read it; what is derived from a method is "METHOD, words".
 
     >>> label("aligned_natural, none estimated")
     'aligned natural, none estimated'
     """
-    rule, *words = name.split(",", 1)
-    return ",".join([RULE_LABELS.get(rule, rule), *words])
+    method, *words = name.split(",", 1)
+    return ",".join([_LABELS.get(method, method), *words])
+
+
+def place_label(place: Place) -> str:
+    """A place of the axis as people read it.
+
+    >>> [place_label(place) for place in (0.5, float("inf"), "wine")]
+    ['0.5', 'no privacy', 'wine']
+    """
+    if isinstance(place, str):
+        return place
+    return "no privacy" if np.isinf(place) else f"{place:g}"
 
 
 class Options(NamedTuple):
     """What a run was asked for; it goes to every process."""
 
     rules: tuple[str, ...]
+    """Methods, where it is not gradient rules that are compared."""
     epsilons: tuple[float, ...]
     fits: int
     """Repeats of every fit, with other noise and another start."""
@@ -62,7 +102,8 @@ class Options(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One process's share of the work: a rule, and a variant where a study has several."""
+    """One process's share of the work: a rule or other method, and a variant where a study has
+    several."""
 
     rule: str
     variant: str = ""
@@ -88,6 +129,20 @@ class Panel(NamedTuple):
     y: str
     log_x: bool = False
     log_y: bool = False
+    middle: Middle = "mean"
+    """Means come with standard errors, medians with quartiles."""
+    paper: Mapping[str, Mapping[Place, Printed]] | None = None
+    """What the paper printed, by line and place: it stands beside ours in the table."""
+    shown: bool = True
+    """Otherwise its lines are in the JSON alone, for a figure that the study draws itself."""
+
+
+class Summary(NamedTuple):
+    """A line over its repeats, at every place."""
+
+    centre: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 class Line(NamedTuple):
@@ -95,8 +150,8 @@ class Line(NamedTuple):
 
     panel: str
     name: str
-    """A rule, or what a baseline is called."""
-    x: tuple[float, ...]
+    """A method, or what a baseline is called."""
+    x: tuple[Place, ...]
     values: np.ndarray
     """Places on the axis x repeats; NaN where a fit failed."""
     dashed: bool = False
@@ -114,6 +169,22 @@ class Line(NamedTuple):
             return np.zeros(len(self.x))
         return self.values.std(1, ddof=1) / count**0.5
 
+    def summary(self, middle: Middle) -> Summary:
+        """Mean and one standard error to both sides, or median and quartiles."""
+        if middle == "mean":
+            return Summary(self.mean, self.mean - self.error, self.mean + self.error)
+        low, centre, high = np.quantile(self.values, (0.25, 0.5, 0.75), axis=1)
+        return Summary(centre, low, high)
+
+    def shown_at(self, place: int, middle: Middle) -> str:
+        """The figures of one place as people read them."""
+        if self.values.shape[1] == 1:
+            return f"{self.values[place, 0]:.3g}"
+        if middle == "mean":
+            return f"{self.mean[place]:.3g} ± {self.error[place]:.2g}"
+        centre, low, high = (each[place] for each in self.summary(middle))
+        return f"{centre:.2g} ({low:.2g} to {high:.2g})"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return {
@@ -122,6 +193,7 @@ class Line(NamedTuple):
             "values": self.values.tolist(),
             "mean": self.mean.tolist(),
             "standard_error": self.error.tolist(),
+            "median": self.summary("median").centre.tolist(),
         }
 
     @classmethod
@@ -134,17 +206,20 @@ class Line(NamedTuple):
 def joined(lines: Iterable[Line]) -> list[Line]:
     """Pieces of the same curve, from several parts, put together in the order of the axis.
 
-    A place that several parts have, such as a baseline's, counts once.
+    A place that several parts have, such as a baseline's, counts once. Names stay in their order.
     """
     pieces: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         pieces.setdefault((line.panel, line.name), []).append(line)
     found = []
     for some in pieces.values():
-        x = np.concatenate([np.asarray(line.x, float) for line in some])
-        values = np.concatenate([line.values for line in some])
-        places, first = np.unique(x, return_index=True)
-        found.append(some[0]._replace(x=tuple(places.tolist()), values=values[first]))
+        values: dict[Place, np.ndarray] = {}
+        for line in some:
+            for place, repeats in zip(line.x, line.values, strict=True):
+                values.setdefault(place, repeats)
+        # Numbers sort; names are all alike to the sort, which keeps their order.
+        x = sorted(values, key=lambda place: 0.0 if isinstance(place, str) else place)
+        found.append(some[0]._replace(x=tuple(x), values=np.stack([values[p] for p in x])))
     return found
 
 
@@ -160,7 +235,7 @@ Check = Callable[[Sequence[Line]], Verdict]
 
 
 class Claim(NamedTuple):
-    """An ordering that the paper shows, and how to see whether it is there."""
+    """An ordering that the paper shows, or a goal, and how to see whether it is there."""
 
     says: str
     check: Check
@@ -168,7 +243,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a study of rules is run. Functions are top-level, so that processes can be sent them."""
+    """How a comparison is run. Functions are top-level, so that processes can be sent them."""
 
     panels: tuple[Panel, ...]
     parts: Callable[[Options], list[Part]]
@@ -180,67 +255,9 @@ class Comparison:
     """Sentences under the tables: what was run, and what differs from the paper."""
     needs_data: str | None = None
     """What ``--data`` must name, where the study cannot do without."""
-
-
-def lies_beyond(
-    panel: str, better: str, others: tuple[str, ...], *, larger: bool = False, ties: float = 0.0
-) -> Check:
-    """``better`` below (with ``larger``, above) each of the others at every place of the axis.
-
-    With ``ties``, within that many standard errors of the difference counts as well.
-    """
-
-    def check(lines: Sequence[Line]) -> Verdict:
-        found = {name: _find(lines, panel, name) for name in (better, *others)}
-        missing = [name for name, line in found.items() if line is None]
-        if missing:
-            return _not_run(missing)
-        one, *rest = (line for line in found.values() if line is not None)
-        gaps = np.stack([_gaps(one, line, larger) for line in rest])
-        good = gaps + ties * np.stack([_spread(one, line) for line in rest]) > 0
-        # The closest call says most; a NaN (a failed fit) is closer than any number.
-        closest = np.argmin(np.where(np.isnan(gaps), -np.inf, gaps))
-        which, place = (int(each) for each in np.unravel_index(closest, gaps.shape))
-        figures = (
-            f"{int(good.sum())} of {good.size} comparisons; closest {_figure(one, place)} against "
-            f"{_figure(rest[which], place)}"
-        )
-        return Verdict(bool(good.all()), figures)
-
-    return check
-
-
-def stays_above(panel: str, name: str, level: float) -> Check:
-    """The line is above a level at every place of the axis."""
-
-    def check(lines: Sequence[Line]) -> Verdict:
-        line = _find(lines, panel, name)
-        if line is None:
-            return _not_run([name])
-        place = int(np.argmin(line.mean))
-        return Verdict(bool((line.mean > level).all()), f"lowest {_figure(line, place)}")
-
-    return check
-
-
-def _not_run(names: list[str]) -> Verdict:
-    return Verdict(None, f"not run: {', '.join(label(name) for name in names)}")
-
-
-def _find(lines: Sequence[Line], panel: str, name: str) -> Line | None:
-    return next((line for line in lines if (line.panel, line.name) == (panel, name)), None)
-
-
-def _gaps(one: Line, other: Line, larger: bool) -> np.ndarray:
-    """How far ``one`` is on the good side."""
-    return one.mean - other.mean if larger else other.mean - one.mean
-
-
-def _spread(one: Line, other: Line) -> np.ndarray:
-    """Standard error of the difference."""
-    return np.hypot(one.error, other.error)
-
-
-def _figure(line: Line, place: int) -> str:
-    where = f" at {line.x[place]:g}" if len(line.x) > 1 else ""
-    return f"{label(line.name)}{where} {line.mean[place]:.3g} ± {line.error[place]:.2g}"
+    repeats: str = "repeats"
+    """What is repeated: tables, or splits of one, where it is not the noise and the start alone."""
+    least_fits: int = 2
+    """Fewest repeats that say something: one where a run may be a single split."""
+    draw_more: Callable[[ComparisonResult, Path], list[Path]] | None = None
+    """Draws figures of the study's own into a folder."""

@@ -64,28 +64,29 @@ def run(
     """Run a study as the catalogue has it, or put together by hand.
 
     ``fits`` is the number of simulated data sets or repeats a column, by default the paper's;
-    ``epochs`` the length of a fit, where rules are compared. ``data`` is the folder of a study's
+    ``epochs`` the length of a fit, in a comparison. ``data`` is the folder of a study's
     table. Parts run side by side in ``jobs`` processes, by default as many as there are cores.
-    Where rules are compared, finished parts are written to ``keep`` at once, and with ``resume``
+    In a comparison, finished parts are written to ``keep`` at once, and with ``resume``
     those that are there already, from the same options, are not run again; ``parts`` names those
     to run, if not all (``starts`` of data-sharing, ``d100-density0.8`` of full-rank).
     Everything is simulated or public, and noise is seeded: nothing here is a private release.
     """
-    if study.kind != "rules" and (epochs is not None or resume or parts):
+    if study.kind != "comparison" and (epochs is not None or resume or parts):
         raise NoisewiseError(
-            f"study {study.name} compares no rules: drop --epochs, --parts and --resume"
+            f"study {study.name} has no epochs or parts: drop --epochs, --parts and --resume"
         )
     if study.kind == "gradients":
         return run_gradients(study, study.columns[0], draws, seed)
-    count = study.fits if fits is None else integer_at_least("fits", fits, 2)
+    least = COMPARISONS[study.name].least_fits if study.kind == "comparison" else 2
+    count = study.fits if fits is None else integer_at_least("fits", fits, least)
     integer_at_least("draws", draws, 50)
     folder = None if data is None else Path(data)
-    if study.kind == "rules":
+    if study.kind == "comparison":
         length = study.epochs if epochs is None else integer_at_least("epochs", epochs, 1)
         assert length is not None  # every comparison of the catalogue has its paper's
         budgets = tuple(column.epsilon for column in study.columns)
         options = Options(study.methods, budgets, count, length, draws, seed, folder)
-        return _run_rules(study, options, tuple(parts), jobs, keep, resume, progress)
+        return _run_comparison(study, options, tuple(parts), jobs, keep, resume, progress)
     return _run_table(study, count, draws, seed, folder, jobs, progress)
 
 
@@ -193,14 +194,14 @@ def _run_part(part: _Part) -> _Found:
     return _Found(measures, time.perf_counter() - start, jax.devices()[0].device_kind)
 
 
-class _RuleOutcome(NamedTuple):
+class _Outcome(NamedTuple):
     """A part's lines, and where and how long they were made."""
 
     lines: list[Line]
     run: dict[str, Any]
 
 
-def _run_rules(
+def _run_comparison(
     study: Study,
     options: Options,
     variants: tuple[str, ...],
@@ -214,13 +215,13 @@ def _run_rules(
         raise NoisewiseError(f"study {study.name} needs {comparison.needs_data}: --data DIR")
     parts = _chosen(study, comparison.parts(options), variants)
     folder = keep / f"{study.name}-parts" if keep else None
-    found: dict[Part, _RuleOutcome] = {}
+    found: dict[Part, _Outcome] = {}
     if folder is not None and resume:
         before = {part: load_part(_path(folder, part), _asked(part, options)) for part in parts}
-        found = {part: _RuleOutcome(*known) for part, known in before.items() if known is not None}
+        found = {part: _Outcome(*known) for part, known in before.items() if known is not None}
     waiting = [part for part in parts if part not in found]
     prepared = comparison.prepare(options) if waiting else None
-    work = partial(_run_rule_part, study.name, options, prepared, folder)
+    work = partial(_run_comparison_part, study.name, options, prepared, folder)
     outcomes = _side_by_side(work, waiting, _processes(jobs, len(waiting)))
     for part, outcome in zip(waiting, outcomes, strict=True):
         found[part] = outcome
@@ -260,9 +261,9 @@ def _path(folder: Path, part: Part) -> Path:
     return folder / f"{part.label}.json"
 
 
-def _run_rule_part(
+def _run_comparison_part(
     name: str, options: Options, prepared: Any, folder: Path | None, part: Part
-) -> _RuleOutcome:
+) -> _Outcome:
     """In its own process, which also writes it: parts need not wait for those before them."""
     start = time.perf_counter()
     lines = COMPARISONS[name].run(part, options, prepared)
@@ -270,4 +271,4 @@ def _run_rule_part(
     run = {"seconds": time.perf_counter() - start, "device": device}
     if folder is not None:
         save_part(_path(folder, part), _asked(part, options), lines, run)
-    return _RuleOutcome(lines, run)
+    return _Outcome(lines, run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from noisewise.studies.claims import lies_beyond, stays_above
 from noisewise.studies.norms import NORM_RULES
 from noisewise.studies.rules import (
     RULE_LABELS,
@@ -13,8 +14,6 @@ from noisewise.studies.rules import (
     Line,
     Panel,
     Verdict,
-    lies_beyond,
-    stays_above,
 )
 from noisewise.studies.sharing import LENGTHS, SCALES, parts, prepare, run
 

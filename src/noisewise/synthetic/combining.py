@@ -82,6 +82,11 @@ def combine(
     if share is None:
         share = tables.share if isinstance(tables, SyntheticTables) else 1.0
     positive("share", share)
+    if hasattr(tables, "columns"):
+        raise NoisewiseError(
+            f"tables must be a sequence of tables, got one {type(tables).__name__}: pooling needs "
+            "at least two, as noisewise.synthesize makes them"
+        )
     if callable(analysis):
         found = _analysed(tables, analysis, bootstrap, np.random.default_rng(seed), progress)
     else:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least, shown
 from noisewise.data import PublicSample, Schema
+from noisewise.mechanism import Certificate
 from noisewise.models import RowView, Target, build_target, model_name, named_model
 from noisewise.planning import row_view
 from noisewise.posterior import Status
 from noisewise.result import Result
 from noisewise.synthetic.generator import Generator, covariates_of
-from noisewise.synthetic.tables import Origin, SyntheticTables
+from noisewise.synthetic.origin import Origin
+from noisewise.synthetic.tables import SyntheticTables
 
 __all__ = ["synthesize"]
 
@@ -71,7 +74,7 @@ def synthesize(
     _warn_of_what_is_wrong(result)
     order = np.random.default_rng(seed).permutation(len(thetas))
     origin = Origin(
-        privacy=result.privacy,
+        privacy=_with_covariates(result.privacy, generator, covariates),
         model=str(result.asked["model"]),
         rows=_fitted_rows(result),
         posterior="naive" if plain else str(result.asked["posterior"]),
@@ -84,6 +87,17 @@ def synthesize(
 def _fitted_rows(result: Result) -> int:
     """The public number of rows: declared, or noised, which may have left none."""
     return max(int(result.asked["rows"]), 1)
+
+
+def _with_covariates(
+    certificate: Certificate, generator: Generator, sample: PublicSample | None
+) -> Certificate:
+    """The fit's certificate, with the public rows that the tables' covariates are from."""
+    if sample is None:
+        return certificate
+    names = ", ".join(covariates_of(generator.target, generator.view))
+    source = {"covariates of the synthetic tables": f"{names}: {_declared(sample)}"}
+    return replace(certificate, sources={**certificate.sources, **source})
 
 
 def _declared(sample: PublicSample) -> str:

@@ -6,7 +6,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -15,70 +14,16 @@ import numpy as np
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.data import Schema, Table
 from noisewise.mechanism import Certificate
-from noisewise.posterior import Status
 from noisewise.synthetic.generator import Drawn, Generator, covariates_of
+from noisewise.synthetic.origin import Origin, write_origin
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FORMATS", "Origin", "SyntheticTables"]
+__all__ = ["FORMATS", "SyntheticTables"]
 
 FORMATS = ("csv", "parquet")
-_POSTERIORS = {
-    "averaged": (
-        "DPVIm's averaged posterior, whose spread is the guide's own and that of the iterates' "
-        "tails"
-    ),
-    "naive": "plain DPVI's posterior, which ignores the privacy noise",
-}
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """Where tables come from: all of it public."""
-
-    privacy: Certificate
-    model: str
-    rows: int
-    """The fit's public number of rows."""
-    posterior: str
-    """How the posterior was inferred, as the fit was asked; naive is plain DPVI's."""
-    sample: str | None = None
-    """What public rows the covariates are from, in the certificate's words."""
-    status: Status = Status.OK
-    """How the fit went."""
-
-    @property
-    def plain(self) -> bool:
-        """Whether the posterior ignores the privacy noise."""
-        return self.posterior == "naive"
-
-    @property
-    def posterior_words(self) -> str:
-        """The posterior behind the tables, as pages and files call it."""
-        return _POSTERIORS.get(self.posterior, "the noise-aware posterior")
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader of the tables must know first."""
-        lines = tuple(f"NOT PRIVATE: {reason}" for reason in self.privacy.not_private_because)
-        if self.plain:
-            lines += ("The posterior behind these tables ignores the privacy noise.",)
-        return lines + self.doubts
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Why error bars from these tables may not hold."""
-        lines: tuple[str, ...] = ()
-        if self.posterior == "averaged":
-            lines += (
-                "Averaging takes nothing off for clipping: what records with large gradients have "
-                "in common can be rarer in these tables than their error bars say.",
-            )
-        if self.status is not Status.OK:
-            lines += (f"The fit did not go well: {self.status.words}.",)
-        return lines
 
 
 class SyntheticTables(Sequence["pandas.DataFrame"]):
@@ -138,7 +83,10 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
     def __getitem__(self, index: int | slice) -> pandas.DataFrame | list[pandas.DataFrame]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        place = range(len(self))[index]  # IndexError and negative numbers as for a list
+        return self.frame(range(len(self))[index])  # IndexError and negative numbers as a list's
+
+    def frame(self, place: int) -> pandas.DataFrame:
+        """One table, counted from 0."""
         return frame_of(self.schema, self.drawn(place).columns)
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
@@ -233,6 +181,17 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         (folder / "privacy.json").write_text(certificate + "\n", encoding="utf-8")
         (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
         (folder / "README.txt").write_text(self._readme(), encoding="utf-8")
+        write_origin(folder, self.origin, format, len(self), self.rows, self.covariates)
+
+    @staticmethod
+    def load(folder: str | Path) -> SyntheticTables:
+        """Tables that `save` or `noisewise synthesize` wrote, with their certificate and doubts.
+
+        The posterior behind them is not in the folder, so that they have no fidelity page.
+        """
+        from noisewise.synthetic.saved import load_tables
+
+        return load_tables(Path(folder))
 
     def _readme(self) -> str:
         budget = self.privacy.budget

@@ -12,7 +12,7 @@ from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.data import PublicSample, Schema
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget
-from noisewise.models import build_target, model_name, named_model
+from noisewise.models import Mixture, build_target, model_name, named_model
 from noisewise.planning import Plan, row_view, sketch
 from noisewise.planning import plan as make_plan
 from noisewise.planning.plan import count_cost
@@ -63,7 +63,12 @@ def coverage(
     integer_at_least("draws", draws, 50)
     integer_at_least("test_rows", test_rows, 0)
     one_of("posterior", posterior, METHODS)
-    resolved = named_model(model, like, target)
+    resolved = named_model(model, like, target, features)
+    if isinstance(resolved, Mixture):
+        raise NoisewiseError(
+            "coverage cannot be measured for a mixture: its components have no order, so that fits "
+            "cannot be compared with the truth latent by latent"
+        )
     view = row_view(resolved, like, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     if test_rows:

@@ -1,0 +1,82 @@
+"""What a network says along each feature, the others at the middle of their bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from noisewise.prediction import is_network, network_outputs
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
+from noisewise.result import Result
+
+__all__ = ["MOST_EFFECTS", "effects_figure"]
+
+MOST_EFFECTS = 12
+_POINTS = 41
+_LEVEL = 0.9
+_ROW, _GAP, _TITLE, _BELOW = 150, 34, 26, 36
+
+
+def effects_figure(result: Result) -> str:
+    """Curves with bands, a panel a feature; '' where the result is not a network's."""
+    if not is_network(result) or not np.isfinite(result.draws["first"]).all():
+        return ""
+    curves = [_curve(result, place) for place in range(min(_features(result), MOST_EFFECTS))]
+    words = "Line plots: the network's output along each feature, with a 90% band."
+    return draw_both("effects", words, lambda width: _draw(curves, width))
+
+
+def _features(result: Result) -> int:
+    return len(result.asked["encoding"]) - 1
+
+
+def _curve(result: Result, place: int) -> dict[str, Any]:
+    """The feature's values in its own units, the median output and a central band."""
+    column = result.asked["encoding"][1 + place]
+    declared = result.asked["schema"]["columns"][column["column"]]
+    low, high = declared.get("bounds") or (0.0, 1.0)
+    two = declared.get("bounds") is None  # 0 or 1: a binary column, or one category of several
+    values = np.linspace(low, high, 2 if two else _POINTS)
+    encoded = np.tile(_middle(result), (len(values), 1))
+    encoded[:, place] = (values - column["centre"]) / column["scale"]
+    said = np.concatenate(list(network_outputs(result, encoded)))
+    ends = np.quantile(said, [(1 - _LEVEL) / 2, 0.5, (1 + _LEVEL) / 2], axis=1)
+    return {"name": column["name"], "x": values, "band": ends}
+
+
+def _middle(result: Result) -> np.ndarray:
+    """The features' encoded values at the middle of their bounds; 0 for those without."""
+    columns = result.asked["schema"]["columns"]
+    middle = []
+    for column in result.asked["encoding"][1:]:
+        bounds = columns[column["column"]].get("bounds")
+        at = 0.0 if bounds is None else (bounds[0] + bounds[1]) / 2
+        middle.append((at - column["centre"]) / column["scale"])
+    return np.array(middle)
+
+
+def _draw(curves: list[dict[str, Any]], width: int) -> Figure:
+    across = 1 if width == NARROW else min(3, len(curves))
+    down = -(-len(curves) // across)
+    figure = canvas(width, down * (_ROW + _TITLE + _BELOW))
+    low = min(curve["band"][0].min() for curve in curves)
+    high = max(curve["band"][2].max() for curve in curves)
+    room = 0.05 * (high - low)
+    each = (width - 46) / across
+    for number, curve in enumerate(curves):
+        row, column = divmod(number, across)
+        top = row * (_ROW + _TITLE + _BELOW) + _TITLE
+        left = 46 + column * each
+        axes = panel(figure, left, top, left + each - _GAP, top + _ROW)
+        below, middle, above = curve["band"]
+        axes.fill_between(curve["x"], below, above, color=COLOURS["aware"], alpha=0.25, lw=0)
+        axes.plot(curve["x"], middle, color=COLOURS["aware"], lw=2)
+        axes.set_ylim(low - room, high + room)
+        axes.set_title(
+            shortened(curve["name"], each - _GAP), loc="left", fontsize=12.5, color=COLOURS["ink"]
+        )
+        axes.tick_params(labelsize=11)
+        axes.locator_params(nbins=4)
+    return figure

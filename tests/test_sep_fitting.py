@@ -1,0 +1,164 @@
+"""DP-SEP through `nw.fit`: a table in, a result with certificate, report and status out."""
+
+import json
+
+import numpy as np
+import pytest
+
+import noisewise as nw
+from noisewise.dpsep import SepSettings
+from noisewise.dpsep.settings import Bounds
+from noisewise.models import Network, bind
+from noisewise.posterior import Status
+from noisewise.prediction import network_outputs
+from noisewise.sep_fitting import _target_scale, _Watched
+
+BUDGET = nw.Budget(epsilon=2.0, delta=1e-6)
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    age, sex = rng.uniform(20, 80, ROWS), rng.integers(0, 2, ROWS)
+    predictor = -0.4 + 0.9 * (age - 50) / 30 + 0.6 * sex
+    data = {
+        "age": age,
+        "sex": sex,
+        "ill": (rng.random(ROWS) < 1 / (1 + np.exp(-predictor))).astype(int),
+        "pressure": 1120 + 20 * predictor + rng.normal(0, 8, ROWS),
+        "visits": rng.poisson(2, ROWS),
+    }
+    schema = nw.Schema(
+        (
+            nw.Column(name="age", kind="real", bounds=(20, 80)),
+            nw.Column(name="sex", kind="binary"),
+            nw.Column(name="ill", kind="binary"),
+            nw.Column(name="pressure", kind="real", bounds=(1000, 1200)),
+            nw.Column(name="visits", kind="count", bounds=(0, 20)),
+        )
+    )
+    return nw.Table(data, schema)
+
+
+def fitted(model, table, target, **more):
+    return nw.fit(
+        model,
+        table,
+        budget=BUDGET,
+        target=target,
+        features=["age", "sex"],
+        method="dp-sep",
+        insecure_seed=3,
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def linear(table):
+    return fitted("linear", table, "pressure")
+
+
+@pytest.fixture(scope="module")
+def network(table):
+    return fitted("network(hidden=5)", table, "pressure", steps=80, draws=200)
+
+
+def test_a_linear_fit_is_in_the_targets_units(linear):
+    """Within 4.5 sds of the truth, one fixed seed: four right intervals miss that once in 10^5."""
+    found = linear.summary()
+    truth = {"intercept": 1112.0, "age": 18.0, "sex": 12.0, "noise": 8.0}
+    for name, value in truth.items():
+        assert abs(found["mean"][name] - value) < 4.5 * found["sd"][name]
+        assert found["sd"][name] < 4
+    assert linear.status is Status.OK
+    plain = linear.summary(plain=True)
+    assert (plain["sd"] < found["sd"]).all()
+
+
+@pytest.mark.parametrize(("model", "factor"), [("logistic", 1.0), ("probit", 0.6)])
+def test_binary_fits_find_the_truth(model, factor, table):
+    """As above; a probit's coefficients are about 0.6 of a logistic's, to within a tenth."""
+    found = fitted(model, table, "ill").summary()
+    for name, value in {"intercept": -0.4, "age": 0.9, "sex": 0.6}.items():
+        near = 4.5 * found["sd"][name] + 0.1 * abs(value) * (model == "probit")
+        assert abs(found["mean"][name] - factor * value) < near
+
+
+def test_the_certificate_counts_everything(linear, network):
+    for result in (linear, network):
+        assert result.privacy.verify().holds
+        assert not result.privacy.private  # a seed was given
+        whats = [release.what for release in result.privacy.releases]
+        assert "number of rows" in " ".join(whats)
+        assert "sites" in whats
+    assert len(linear.privacy.releases) == 2
+    bought = [r.what for r in network.privacy.releases if r.what.startswith("second moments")]
+    assert len(bought) == 6
+    assert sum("target" in what for what in bought) == 2
+
+
+def test_a_declared_target_is_not_bought():
+    column = nw.Column(name="pressure", kind="real", bounds=(1000, 1200), mean=1120, sd=15)
+    schema = nw.Schema((nw.Column(name="sex", kind="binary"), column))
+    view = bind(Network(2), schema, "pressure")
+    assert _target_scale(np.zeros(10), view, 10, BUDGET, None) == (1120.0, 15.0, ())
+
+
+def test_a_network_is_saved_reported_and_read_back(network, tmp_path):
+    folder = network.save(tmp_path / "result")
+    loaded = nw.Result.load(folder)
+    assert list(loaded.summary().index) == ["noise"]  # weights say nothing one by one
+    points = np.array([[-0.5, 0.0], [0.5, 1.0]])
+    said = [np.concatenate(list(network_outputs(r, points))) for r in (network, loaded)]
+    assert np.array_equal(*said)
+    assert said[0].shape == (2, 200)
+    page = loaded.report(tmp_path / "page.html").read_text()
+    assert "Neural network of pressure" in page
+    assert 'id="effects' in page
+    assert "Plain DP-SEP" in page
+    assert json.loads((folder / "result.json").read_text())["asked"]["inputs"]["centre"]
+
+
+def test_the_network_sees_the_slope(network):
+    """Truth at the two points: 1103 and 1133 (20 times -0.85 and 0.65); a flat network fails."""
+    low, high = np.concatenate(list(network_outputs(network, np.array([[-0.5, 0.0], [0.5, 1.0]]))))
+    assert 10 < high.mean() - low.mean() < 40
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "words"),
+    [
+        ("poisson", {"target": "visits"}, "no site for the model poisson"),
+        ("mixture(2)", {"features": ["sex"], "target": "ill"}, "no site for the model mixture"),
+        ("linear", {"posterior": "exact"}, "belong to method='dpvi'"),
+        ("linear", {"method": "vi"}, "method must be"),
+        ("network", {"method": "dpvi"}, "many equal optima"),
+        ("network", {"features": []}, "feature"),
+        ("network", {"target": "ill"}, "declared binary"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused_before_spending(model, more, words, table, monkeypatch):
+    def spent(*_, **__):
+        raise AssertionError("something was bought")
+
+    monkeypatch.setattr("noisewise.sep_fitting.row_count", spent)
+    asked = {"target": "pressure", "features": ["age", "sex"], "method": "dp-sep"} | more
+    with pytest.raises(nw.NoisewiseError, match=words):
+        nw.fit(model, table, budget=BUDGET, **asked)
+
+
+def watched(means):
+    found = _Watched(SepSettings(bounds=Bounds(1.0, 1.0), steps=len(means), averaged=0.5), None)
+    for number, mean in enumerate(means):
+        found(number + 1, mean)
+    return found.status(lambda theta: theta, np.random.default_rng(0).normal(0, 0.1, (400, 3)))
+
+
+def test_the_status_tells_noise_from_drift():
+    """Fixed seed. Pure noise moves halves by about 0.6 of the limit's unit, a drift by 3.5."""
+    noise = np.random.default_rng(1).normal(0, 0.3, (40, 3))
+    assert watched(noise) is Status.OK
+    drift = noise * 0.01 + np.linspace(0, 5, 40)[:, None]
+    assert watched(drift) is Status.NOT_CONVERGED
+    assert watched(np.full((40, 3), np.nan)) is Status.DIVERGED
