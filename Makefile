@@ -19,8 +19,10 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
-# Small versions of the papers' tables and figures: ten minutes each on two cores. Adult's folder: ADULT=DIR.
+# Small versions of the papers' tables and figures: ten minutes each on two cores. Adult's folder: ADULT=DIR; that of
+# naval, kin8nm and wine: REGRESSIONS=DIR.
 ADULT ?= ../shared/data/adult
+REGRESSIONS ?= ../shared/data
 studies-small: $(VENV)/.dev
 	$(BIN)/noisewise study figure1
 	$(BIN)/noisewise study table1 --fits 60
@@ -30,6 +32,7 @@ studies-small: $(VENV)/.dev
 	$(BIN)/noisewise study full-rank --fits 3 --epochs 20
 	$(BIN)/noisewise study data-sharing --fits 2 --epochs 5 --parts starts
 	$(BIN)/noisewise study sep-mixture --fits 3
+	$(BIN)/noisewise study sep-regression --fits 1 --epochs 40 --methods sep,dp-sep,line,private-line --data $(REGRESSIONS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

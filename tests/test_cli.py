@@ -109,7 +109,7 @@ def test_an_insecure_seed_is_shouted(files):
         (["--epsilon", "nan"], "epsilon must be a positive finite number, got nan"),
         (["--epsilon", "1", "--delta", "2"], "delta must be"),
         (["--epsilon", "1", "--adjacency", "friends"], "adjacency must be one of"),
-        (["--epsilon", "1", "--model", "probit"], "neither logistic"),
+        (["--epsilon", "1", "--model", "cloglog"], "neither logistic"),
         (["--epsilon", "1", "--features", "height"], "height"),
     ],
 )

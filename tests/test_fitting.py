@@ -209,7 +209,7 @@ def test_every_posterior_through_the_front_door(table, budget, posterior):
         ({"target": "cost"}, "declared real, but logistic regression needs binary or category"),
         ({"features": ["visited"]}, "visited"),
         ({"features": ["height"]}, "height"),
-        ({"model": "probit"}, "neither logistic, poisson, linear, mixture nor path"),
+        ({"model": "tobit"}, "neither logistic, probit, poisson, linear, network, mixture nor path"),
         ({"model": "nowhere/model.py:f"}, "does not exist"),
         ({"model": 3}, "model must be a NumPyro model or a name"),
         ({"posterior": "best"}, "posterior must be one of"),
@@ -273,7 +273,7 @@ def test_what_cannot_work_is_refused_before_the_first_noisy_number(
     def spent(*_):
         raise AssertionError("the number of rows was noised before the refusal")
 
-    monkeypatch.setattr("noisewise.fitting.noisy_count", spent)
+    monkeypatch.setattr("noisewise.account.noisy_count", spent)
     unknown = nw.Schema(schema.columns)
     assert unknown.rows is None
 

@@ -30,7 +30,10 @@ _FLAGS: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B0
 Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon: smaller is more private.")]
 Delta = Annotated[float, typer.Option(help="Privacy budget delta: well below 1 / rows.")]
 Model = Annotated[
-    str, typer.Option(help="logistic, poisson, linear, mixture, or path/to/model.py:function.")
+    str,
+    typer.Option(
+        help="logistic, probit, poisson, linear, network, mixture, or path/to/model.py:function."
+    ),
 ]
 Target = Annotated[str | None, typer.Option(help="The column that the model explains.")]
 Features = Annotated[

@@ -28,6 +28,7 @@ from noisewise.dpsep.presets import (
     mixture_phases,
     network_phases,
     network_reference,
+    network_units,
 )
 from noisewise.dpsep.run import Assembly, SepFit, assemble, fit_secure, fit_simulated, fit_unsafe
 from noisewise.dpsep.sequential import (
@@ -91,6 +92,7 @@ __all__ = [
     "mixture_phases",
     "network_phases",
     "network_reference",
+    "network_units",
     "noise_aware",
     "one_at_a_time",
     "paper_expression",

@@ -23,6 +23,8 @@ from noisewise.mechanism import Budget, Release, release_sum
 __all__ = ["Whitening", "buy_whitening", "scale_by_bounds"]
 
 _ROOM = 2.0
+_MOST_GAIN = 6.0
+"""Most that the last factor may multiply squares by: the length it rests on is noisy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,7 @@ def buy_whitening(
         whitened = np.clip(values, 0, None) / raised
         spread = _ROOM * max(1.0, float(whitened.sum()))
     # The noisy values themselves sum up to the inputs' mean squared length without bias.
-    length = max(1.0, float((values / raised).sum()))
+    length = max(1.0, width / _MOST_GAIN, float((values / raised).sum()))
     return Whitening(centre, matrix * np.sqrt(width / length), tuple(releases))
 
 

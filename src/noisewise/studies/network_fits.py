@@ -19,7 +19,6 @@ from noisewise.baselines import (
     dp_vi_settings,
     network_guide,
     network_target,
-    private_line,
     unsafe_point_estimate,
     unsafe_vi,
     vi_start,
@@ -37,15 +36,17 @@ from noisewise.dpsep import (
     fit_unsafe,
     network_phases,
     network_reference,
+    network_units,
 )
 from noisewise.dpsep import assemble as assemble_sep
 from noisewise.dpvi import assemble as assemble_vi
 from noisewise.dpvi import run_simulated
 from noisewise.mechanism import Budget, DeviceSource, Mechanism
 from noisewise.models import Network, Rows
+from noisewise.studies.line_fits import LINES
 from noisewise.studies.regression_tables import Split
 
-__all__ = ["LINES", "NETWORKS", "PRIVATE", "Scores", "Shape", "fit_splits"]
+__all__ = ["NETWORKS", "PRIVATE", "Scores", "Shape", "fit_splits"]
 
 HIDDEN = 50
 _TAIL = 0.2
@@ -60,6 +61,7 @@ class Shape(NamedTuple):
 
     rows: int
     inputs: int
+    hidden: int
     epochs: int
     noise: float
     """Noise multiplier of private methods, what was bought for the scaling left out."""
@@ -89,8 +91,9 @@ def fit_splits(
         found = [LINES[method](split, budget, seed + n) for n, split in enumerate(splits)]
         return [_scores(splits, [each.mean for each in found], [each.variance for each in found])]
     rows, inputs = splits[0].X.shape
-    fit = NETWORKS[method](Shape(rows, inputs, epochs, noise))
-    site = NetworkSite(inputs, HIDDEN)
+    hidden = network_units(rows, budget.epsilon, HIDDEN) if method in PRIVATE else HIDDEN
+    fit = NETWORKS[method](Shape(rows, inputs, hidden, epochs, noise))
+    site = NetworkSite(inputs, hidden)
     every = [(factor, number) for factor in factors for number in range(len(splits))]
     width = 1 if jax.default_backend() == "cpu" else len(every)
     run = jax.jit(jax.vmap(lambda X, y, *rest: fit({"X": X, "y": y}, *rest)))
@@ -138,7 +141,7 @@ def _guide_prediction(site: NetworkSite, parameters: Array, X: Array) -> Predict
 
 
 def _dp_sep(shape: Shape) -> Fit:
-    ((site, settings),) = network_phases(shape.inputs, HIDDEN, shape.epochs)
+    ((site, settings),) = network_phases(shape.inputs, shape.hidden, shape.epochs)
     assert isinstance(site, NetworkSite)
     mechanism = replace(settings.mechanism(site.extras), noise_multiplier=shape.noise)
     ready = assemble_sep(
@@ -177,18 +180,18 @@ def _reference(shape: Shape, phase: Phase) -> Fit:
 
 
 def _sep(shape: Shape) -> Fit:
-    return _reference(shape, network_reference(shape.inputs, HIDDEN, shape.epochs))
+    return _reference(shape, network_reference(shape.inputs, shape.hidden, shape.epochs))
 
 
 def _clipped_sep(shape: Shape) -> Fit:
     """At the clip norms of DP-SEP."""
-    ((_, private),) = network_phases(shape.inputs, HIDDEN)
-    phase = network_reference(shape.inputs, HIDDEN, shape.epochs, private.bounds)
+    ((_, private),) = network_phases(shape.inputs, shape.hidden)
+    phase = network_reference(shape.inputs, shape.hidden, shape.epochs, private.bounds)
     return _reference(shape, phase)
 
 
 def _in_batches(shape: Shape, method: Callable[..., SepFit]) -> Fit:
-    site = NetworkSite(shape.inputs, HIDDEN)
+    site = NetworkSite(shape.inputs, shape.hidden)
     batch = max(1, shape.rows // _BATCHES)
 
     def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
@@ -207,7 +210,10 @@ def _adf(shape: Shape) -> Fit:
 
 
 def _vi(shape: Shape) -> Fit:
-    site, target = NetworkSite(shape.inputs, HIDDEN), network_target(HIDDEN, shape.inputs)
+    site, target = (
+        NetworkSite(shape.inputs, shape.hidden),
+        network_target(shape.hidden, shape.inputs),
+    )
 
     def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
         found = unsafe_vi(target, rows, vi_start(start), key, epochs=shape.epochs)
@@ -218,7 +224,10 @@ def _vi(shape: Shape) -> Fit:
 
 def _dp_vi(shape: Shape) -> Fit:
     """The DPVI engine as it is; means and scales averaged over the last blocks of the trace."""
-    site, target = NetworkSite(shape.inputs, HIDDEN), network_target(HIDDEN, shape.inputs)
+    site, target = (
+        NetworkSite(shape.inputs, shape.hidden),
+        network_target(shape.hidden, shape.inputs),
+    )
     settings = dp_vi_settings(np.zeros(site.family.dim), shape.epochs)
     mechanism = Mechanism(
         clip_norm=settings.clip_norm,
@@ -243,44 +252,17 @@ def _dp_vi(shape: Shape) -> Fit:
 
 def _point(shape: Shape) -> Fit:
     """Its noise variance is the mean squared residual of the training rows."""
-    network = Network(HIDDEN)
-    first = HIDDEN * (shape.inputs + 1)
+    network = Network(shape.hidden)
+    first = shape.hidden * (shape.inputs + 1)
 
     def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
         weights = unsafe_point_estimate(network, rows, start, key, epochs=shape.epochs)
-        layers = weights[:first].reshape(HIDDEN, -1), weights[first:]
+        layers = weights[:first].reshape(shape.hidden, -1), weights[first:]
         noise = jnp.mean((rows["y"] - network.output(*layers, rows["X"])) ** 2)
         mean = network.output(*layers, X)
         return Prediction(mean, jnp.full_like(mean, noise))
 
     return fit
-
-
-def _line(split: Split, budget: Budget, seed: int) -> Prediction:
-    """Least squares, no privacy."""
-    design, test = (np.column_stack([np.ones(len(X)), X]) for X in (split.X, split.X_test))
-    weights = np.linalg.lstsq(design, split.y, rcond=None)[0]
-    noise = np.mean((split.y - design @ weights) ** 2)
-    return _even(test @ weights, float(noise))
-
-
-def _private_line(split: Split, budget: Budget, seed: int) -> Prediction:
-    """A record (1, x, y) of standardised columns has a squared length of about inputs + 2."""
-    clip_norm = float(split.X.shape[1] + 2)
-    line = private_line(
-        split.X,
-        split.y,
-        budget,
-        clip_norm=clip_norm,
-        others=split.releases,
-        insecure_seed=seed,
-    )
-    return _even(line.predict(split.X_test), line.variance)
-
-
-def _even(mean: np.ndarray, variance: float) -> Prediction:
-    """Predictions with one variance for all."""
-    return Prediction(jnp.asarray(mean), jnp.full(len(mean), variance))
 
 
 NETWORKS: dict[str, Callable[[Shape], Fit]] = {
@@ -292,9 +274,5 @@ NETWORKS: dict[str, Callable[[Shape], Fit]] = {
     "dp-sep": _dp_sep,
     "dp-vi": _dp_vi,
     "point": _point,
-}
-LINES: dict[str, Callable[[Split, Budget, int], Prediction]] = {
-    "line": _line,
-    "private-line": _private_line,
 }
 PRIVATE = ("dp-sep", "dp-vi", "private-line")
