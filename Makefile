@@ -32,7 +32,7 @@ studies-small: $(VENV)/.dev
 	$(BIN)/noisewise study full-rank --fits 3 --epochs 20
 	$(BIN)/noisewise study data-sharing --fits 2 --epochs 5 --parts starts
 	$(BIN)/noisewise study sep-mixture --fits 3
-	$(BIN)/noisewise study sep-regression --fits 1 --epochs 40 --methods sep,dp-sep,line,private-line --data $(REGRESSIONS)
+	$(BIN)/noisewise study sep-regression --fits 1 --methods sep,dp-sep,line,private-line --data $(REGRESSIONS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

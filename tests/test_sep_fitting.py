@@ -102,7 +102,7 @@ def test_a_declared_target_is_not_bought():
     column = nw.Column(name="pressure", kind="real", bounds=(1000, 1200), mean=1120, sd=15)
     schema = nw.Schema((nw.Column(name="sex", kind="binary"), column))
     view = bind(Network(2), schema, "pressure")
-    assert _target_scale(np.zeros(10), view, 10, BUDGET, None) == (1120.0, 15.0, ())
+    assert _target_scale(np.zeros(10), view, 10, BUDGET, None) == (1120.0, 25.0, ())
 
 
 def test_a_network_is_saved_reported_and_read_back(network, tmp_path):

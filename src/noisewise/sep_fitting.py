@@ -16,6 +16,7 @@ from noisewise.account import certified, row_count
 from noisewise.data import PublicSample, Table
 from noisewise.dpsep import (
     EPOCH_STEPS,
+    NETWORK_TARGET_SD,
     Gaussian,
     LogisticSite,
     NetworkSite,
@@ -31,8 +32,9 @@ from noisewise.dpsep import (
     noise_aware,
     phase_mechanisms,
     plain,
+    understatement,
 )
-from noisewise.mechanism import Budget, Release
+from noisewise.mechanism import Budget, Mechanism, Release
 from noisewise.models import Glm, Network, RowView, model_name
 from noisewise.posterior import Status
 from noisewise.result import Result
@@ -88,7 +90,8 @@ def fit_sep(
         assert isinstance(model, Glm)
         ready = _regression(model, table, view, steps)
     mechanisms = phase_mechanisms(ready.phases, budget, (*ready.releases, *count.releases))
-    watched = _Watched(ready.phases[-1].settings, progress)
+    parts = 2 if isinstance(model, Network) else 1  # the second, a made-up table's fit, is unheard
+    watched = _Watched(ready.phases[-1].settings, progress, parts)
     fit = fit_phases_secure(
         ready.phases,
         mechanisms,
@@ -104,7 +107,12 @@ def fit_sep(
     )
     rng = np.random.default_rng(insecure_seed)
     phase = ready.phases[-1]
-    theta = _normals(phase, noise_aware(phase.site, fit), draws, rng)
+    aware, understated = noise_aware(phase.site, fit), 1.0
+    if isinstance(model, Network):
+        understated = _understated(ready, mechanisms, fit, count.public, rng)
+        aware = aware._replace(covariance=understated * aware.covariance)
+        watched.finish()
+    theta = _normals(phase, aware, draws, rng)
     return Result(
         draws=ready.latents(theta, _noise_sds(phase, fit, count.public, draws, rng)),
         plain=ready.latents(
@@ -123,6 +131,7 @@ def fit_sep(
             "posterior": "dp-sep",
             "settings": phase.settings.to_dict(),
             **ready.asked,
+            **({"understated": understated} if isinstance(model, Network) else {}),
         },
         trace=watched.trace,
         coordinates=ready.coordinates,
@@ -217,6 +226,24 @@ def _network(
     )
 
 
+def _understated(
+    ready: _Ready,
+    mechanisms: tuple[Mechanism, ...],
+    fit: SepFit,
+    rows: int,
+    rng: np.random.Generator,
+) -> float:
+    """How many times too small the network's variance is, from a made-up table's fit."""
+    key = jax.random.PRNGKey(int(rng.integers(2**31)))
+    run = jax.jit(
+        lambda fit, key: understatement(
+            ready.phases, mechanisms, fit, rows, jnp.asarray(ready.initial), key
+        )
+    )
+    found = float(run(SepFit(*(jnp.asarray(part) for part in fit)), key))
+    return found if np.isfinite(found) else 1.0
+
+
 def _outputs(site: NetworkSite, theta: np.ndarray) -> np.ndarray:
     """What networks with these weights say of made-up inputs, which are standard normal once they
     are whitened: draws x inputs."""
@@ -229,10 +256,11 @@ def _outputs(site: NetworkSite, theta: np.ndarray) -> np.ndarray:
 def _target_scale(
     y: np.ndarray, view: RowView, rows: int, budget: Budget, insecure_seed: int | None
 ) -> tuple[float, float, tuple[Release, ...]]:
-    """Mean and sd of the target: as declared, or bought in two small releases."""
+    """The target's mean, and the unit in which the preset likes it: as declared, or bought in two
+    small releases."""
     column = view.schema[view.encoder.target] if view.encoder and view.encoder.target else None
     if column is not None and column.mean is not None and column.sd is not None:
-        return float(column.mean), float(column.sd), ()
+        return float(column.mean), float(column.sd) / NETWORK_TARGET_SD, ()
     low, high = view.bounds("y") or (-1.0, 1.0)
     middle, half = (low + high) / 2, (high - low) / 2
     inside = np.clip((np.asarray(y, float) - middle) / half, -1, 1)[:, None]
@@ -240,7 +268,7 @@ def _target_scale(
         inside, rows, budget, rounds=2, share=0.05, what="target", insecure_seed=insecure_seed
     )
     sd = 1 / abs(float(white.matrix[0, 0]))
-    return middle + half * float(white.centre[0]), half * sd, white.releases
+    return middle + half * float(white.centre[0]), half * sd / NETWORK_TARGET_SD, white.releases
 
 
 def _normals(phase: Phase, posterior: Gaussian, draws: int, rng: np.random.Generator) -> np.ndarray:
@@ -270,8 +298,14 @@ def _noise_sds(
 class _Watched:
     """Hears the released means as the run goes on: for the bar, the report and the status."""
 
-    def __init__(self, settings: SepSettings, progress: Callable[[int, int], None] | None) -> None:
+    def __init__(
+        self,
+        settings: SepSettings,
+        progress: Callable[[int, int], None] | None,
+        parts: int = 1,
+    ) -> None:
         self._steps = settings.steps
+        self._parts = parts
         self._averaged = settings.averaged
         self._progress = progress
         self._means: list[np.ndarray] = []
@@ -281,7 +315,12 @@ class _Watched:
         self._means.append(mean)
         self._ends.append(done)
         if self._progress is not None:
-            self._progress(done, self._steps)
+            self._progress(done, self._parts * self._steps)
+
+    def finish(self) -> None:
+        """All parts are done."""
+        if self._progress is not None:
+            self._progress(self._parts * self._steps, self._parts * self._steps)
 
     @property
     def trace(self) -> dict[str, np.ndarray]:

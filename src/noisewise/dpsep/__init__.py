@@ -30,6 +30,7 @@ from noisewise.dpsep.presets import (
     network_reference,
     network_units,
 )
+from noisewise.dpsep.refit import understatement
 from noisewise.dpsep.run import Assembly, SepFit, assemble, fit_secure, fit_simulated, fit_unsafe
 from noisewise.dpsep.sequential import (
     adf,
@@ -100,4 +101,5 @@ __all__ = [
     "plain",
     "random_passes",
     "scale_by_bounds",
+    "understatement",
 ]

@@ -212,6 +212,13 @@ def averaged(result: Result) -> bool:
 
 def curvature_sentence(result: Result) -> str:
     """Whether the curvature, which decides the widths, is known."""
+    if "understated" in result.asked:
+        return (
+            "A network's weights are fitted as if independent, which understates what they say "
+            "together: made-up targets of this very network, fitted in the same way, showed a "
+            f"variance of its output {result.asked['understated']:.3g} times too small. The "
+            "posterior has it corrected by that factor."
+        )
     if expectation(result):
         return (
             "Expectation propagation releases the posterior's precision itself, with noise; "
