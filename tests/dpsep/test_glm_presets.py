@@ -14,7 +14,7 @@ from noisewise.dpsep import (
 )
 from noisewise.mechanism import Budget
 
-FITS, ROWS, WIDTH = 150, 1000, 3
+FITS, ROWS, WIDTH = 120, 600, 3
 
 
 def test_what_a_clip_keeps_of_squared_residuals():
@@ -26,7 +26,7 @@ def test_what_a_clip_keeps_of_squared_residuals():
 
 
 def test_intervals_of_a_regression_with_unknown_noise_hold():
-    """150 tables from the prior at epsilon 1, 90% intervals. Fixed seed: right intervals fail the
+    """120 tables from the prior at epsilon 1, 90% intervals. Fixed seed: right intervals fail the
     two-sided binomial test at 1e-4 once in 10,000 seeds. Coefficients of a fit are nearly
     independent here, and are counted as if they were."""
     site = RegressionSite(WIDTH, 1.0, 0.7)

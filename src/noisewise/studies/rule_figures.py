@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from noisewise.studies.named_figures import draw_named, is_named
 from noisewise.studies.rules import Line, Panel, label, place_label
 
 if TYPE_CHECKING:
@@ -48,11 +49,16 @@ _ACROSS = 4
 
 def draw_comparison(result: ComparisonResult, path: Path) -> None:
     """Means or medians over repeats with their spread; every repeat where there is one place."""
+    figure = draw_named(result) if is_named(list(result.lines)) else _draw_panels(result)
+    FigureCanvasAgg(figure)
+    figure.savefig(path, dpi=110)
+
+
+def _draw_panels(result: ComparisonResult) -> Figure:
     panels = result.panels
     down = -(-len(panels) // _ACROSS)
     across = -(-len(panels) // down)
     figure = Figure(figsize=(3.6 * across, 3.3 * down + 0.6), layout="constrained")
-    FigureCanvasAgg(figure)
     places = figure.subplots(down, across, squeeze=False).ravel()
     colours = _colours([line for panel in panels for line in result.in_panel(panel)])
     handles: dict[str, Any] = {}
@@ -69,7 +75,7 @@ def draw_comparison(result: ComparisonResult, path: Path) -> None:
     figure.legend(
         list(handles.values()), list(handles), loc="outside lower center", ncols=5, frameon=False
     )
-    figure.savefig(path, dpi=110)
+    return figure
 
 
 def _colours(lines: list[Line]) -> dict[str, str]:
@@ -95,8 +101,6 @@ def _draw_curves(
             handles[label(line.name)] = axes.plot(line.x, centre, **style)[0]
             axes.fill_between(line.x, low, high, color=colours[line.name], alpha=0.15, lw=0)
             continue
-        if isinstance(line.x[0], str):  # nothing lies between two data sets
-            style["ls"] = "none"
         handles[label(line.name)] = axes.errorbar(
             line.x, centre, (centre - low, high - centre), capsize=2, marker=_marker(line), **style
         )
