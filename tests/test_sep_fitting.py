@@ -1,20 +1,32 @@
 """DP-SEP through `nw.fit`: a table in, a result with certificate, report and status out."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.dpsep import SepSettings
-from noisewise.dpsep.settings import Bounds
+from noisewise.dpsep import (
+    Bounds,
+    Gaussian,
+    LinearSite,
+    Phase,
+    SepSettings,
+    assemble,
+    fit_secure,
+)
 from noisewise.models import Network, bind
 from noisewise.posterior import Status
 from noisewise.prediction import network_outputs
-from noisewise.sep_fitting import _target_scale, _Watched
+from noisewise.sep_fitting import _normals, _target_scale, _Watched
 
 BUDGET = nw.Budget(epsilon=2.0, delta=1e-6)
 ROWS = 3000
+AGE, SEX = nw.Column(name="age", kind="real", bounds=(20, 80)), nw.Column(name="sex", kind="binary")
+SAMPLE = nw.PublicSample(
+    {"age": np.array([30.0, 40.0]), "sex": np.array([0, 1])}, nw.Schema((AGE, SEX))
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +43,8 @@ def table():
     }
     schema = nw.Schema(
         (
-            nw.Column(name="age", kind="real", bounds=(20, 80)),
-            nw.Column(name="sex", kind="binary"),
+            AGE,
+            SEX,
             nw.Column(name="ill", kind="binary"),
             nw.Column(name="pressure", kind="real", bounds=(1000, 1200)),
             nw.Column(name="visits", kind="count", bounds=(0, 20)),
@@ -136,6 +148,7 @@ def test_the_network_sees_the_slope(network):
         ("network", {"method": "dpvi"}, "many equal optima"),
         ("network", {"features": []}, "feature"),
         ("network", {"target": "ill"}, "declared binary"),
+        ("network", {"public_sample": SAMPLE}, "drop the public_sample"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_before_spending(model, more, words, table, monkeypatch):
@@ -146,6 +159,28 @@ def test_what_cannot_be_fitted_is_refused_before_spending(model, more, words, ta
     asked = {"target": "pressure", "features": ["age", "sex"], "method": "dp-sep"} | more
     with pytest.raises(nw.NoisewiseError, match=words):
         nw.fit(model, table, budget=BUDGET, **asked)
+
+
+def test_the_shape_of_the_trace_does_not_tell_the_number_of_rows():
+    """Neighbours at a threshold of the chunks' memory, with the same public number."""
+    settings = SepSettings(bounds=Bounds(1.0, 1.0), steps=40, sampling_rate=1e-5)
+    mechanism = replace(settings.mechanism(0), noise_multiplier=1.0)
+    heard = []
+    site = LinearSite(1, 1.0, 1.0)
+    for rows in (400_000, 900_000):
+        table = {"X": np.ones((rows, 1), np.float32), "y": np.zeros(rows, np.float32)}
+        ready = assemble(site, settings, mechanism, 500_000, rows, np.zeros(1))
+        heard.append([])
+        fit_secure(ready, table, rows, progress=lambda done, _: heard[-1].append(done))
+    assert heard[0] == heard[1]
+
+
+def test_a_state_that_is_not_finite_is_a_status_not_a_crash():
+    site = LinearSite(3)
+    nan = np.full(site.family.packed, np.nan, np.float32)
+    posterior = Gaussian(np.zeros(3), nan, nan)
+    phase = Phase(site, SepSettings(bounds=Bounds(1.0, 1.0)))
+    assert np.isnan(_normals(phase, posterior, 5, np.random.default_rng(0))).all()
 
 
 def watched(means):

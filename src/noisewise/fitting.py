@@ -70,7 +70,8 @@ def fit(
     mixture has one for every order of its components.
 
     ``method="dp-sep"`` fits linear, logistic and probit regressions and networks by stochastic
-    expectation propagation instead (`noisewise.dpsep`); a network can only be fitted so.
+    expectation propagation instead (`noisewise.dpsep`), without a plan; ``steps`` are 400, of a
+    network 800. A network can only be fitted so.
 
     ``insecure_seed`` makes the fit repeatable and therefore not private: for tests only.
     """

@@ -32,7 +32,7 @@ class Result:
     draws: dict[str, np.ndarray]
     """Noise-aware posterior draws by latent, in its own space; the first axis is the draws'."""
     plain: dict[str, np.ndarray]
-    """Plain DPVI's draws, whose error bars ignore the noise: for comparison only."""
+    """Plain draws (DPVI's, or DP-SEP's), whose error bars ignore the noise: to compare only."""
     privacy: Certificate
     status: Status
     asked: dict[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -48,7 +48,6 @@ _STILL = 1e-10
 _DRIFT = 1.5
 """Most that means may move between the halves of the averaged part, in sds: their posterior's and
 those of their scatter within a half. Noise alone moves them by about one, a steady drift by 3.5."""
-_SOURCE = "rules of the model, the declared bounds and made-up rows"
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,8 @@ class _Ready:
     made-up inputs, where weights may go on drifting along directions that say nothing."""
     coordinates: dict[str, list[str]]
     asked: dict[str, Any]
+    source: str
+    """Where clip norms and settings come from, for the certificate."""
 
 
 def fit_sep(
@@ -81,7 +82,7 @@ def fit_sep(
     progress: Callable[[int, int], None] | None,
 ) -> Result:
     """One private fit; see `noisewise.fit`."""
-    _refuse(model, view)
+    _refuse(model, view, public_sample)
     count = row_count(table, budget, insecure_seed)
     budget.warn_if_delta_is_large(count.public)
     if isinstance(model, Network):
@@ -103,16 +104,19 @@ def fit_sep(
     )
     sites = tuple(mechanism.release("sites") for mechanism in mechanisms)
     certificate = certified(
-        budget, (*ready.releases, *sites), count, _SOURCE, public_sample, insecure_seed
+        budget, (*ready.releases, *sites), count, ready.source, public_sample, insecure_seed
     )
     rng = np.random.default_rng(insecure_seed)
     phase = ready.phases[-1]
-    aware, understated = noise_aware(phase.site, fit), 1.0
+    aware, understated = noise_aware(phase.site, fit), None
     if isinstance(model, Network):
         understated = _understated(ready, mechanisms, fit, count.public, rng)
-        aware = aware._replace(covariance=understated * aware.covariance)
+        aware = aware._replace(covariance=(understated or 1.0) * aware.covariance)
         watched.finish()
     theta = _normals(phase, aware, draws, rng)
+    status = watched.status(ready.seen, theta)
+    if isinstance(model, Network) and understated is None and status is Status.OK:
+        status = Status.NOT_CONVERGED  # its own made-up table could not be fitted
     return Result(
         draws=ready.latents(theta, _noise_sds(phase, fit, count.public, draws, rng)),
         plain=ready.latents(
@@ -120,7 +124,7 @@ def fit_sep(
             _noise_sds(phase, fit._replace(extra_variance=0.0), count.public, draws, rng),
         ),
         privacy=certificate,
-        status=watched.status(ready.seen, theta),
+        status=status,
         asked={
             "model": model_name(model),
             "target": None if view.encoder is None else view.encoder.target,
@@ -139,7 +143,7 @@ def fit_sep(
     )
 
 
-def _refuse(model: Callable[..., Any], view: RowView) -> None:
+def _refuse(model: Callable[..., Any], view: RowView, public_sample: PublicSample | None) -> None:
     """Before anything is spent: DP-SEP needs a site, which these models have, and features."""
     known = isinstance(model, Network) or (isinstance(model, Glm) and model.family != "poisson")
     if not known:
@@ -153,6 +157,8 @@ def _refuse(model: Callable[..., Any], view: RowView) -> None:
         )
     if isinstance(model, Network) and len(view.encoder.names) < 2:
         raise NoisewiseError("a network needs at least one feature besides the target")
+    if isinstance(model, Network) and public_sample is not None:
+        raise NoisewiseError("a network simulates no rows from the schema: drop the public_sample")
 
 
 def _regression(model: Glm, table: Table, view: RowView, steps: int | None) -> _Ready:
@@ -184,6 +190,7 @@ def _regression(model: Glm, table: Table, view: RowView, steps: int | None) -> _
         seen=lambda theta: theta,
         coordinates={} if names is None else {"coefficients": names},
         asked={},
+        source="rules of the model, the declared bounds and made-up rows",
     )
 
 
@@ -200,6 +207,10 @@ def _network(
     rows = view.rows(table.arrays)
     inputs = np.asarray(rows["X"], float)[:, 1:]  # the network has biases of its own
     white = buy_whitening(inputs, public_rows, budget, insecure_seed=insecure_seed)
+    assert view.encoder is not None  # `_refuse` has looked
+    low, high = (end[1:] for end in view.encoder.feature_bounds())
+    # With few rows the noise would carry the centre out of the declared bounds.
+    white = replace(white, centre=np.clip(white.centre, low, high))
     centre, scale, bought = _target_scale(rows["y"], view, public_rows, budget, insecure_seed)
     epochs = 100 if steps is None else -(-steps // EPOCH_STEPS)
     phases = network_phases(inputs.shape[1], model.hidden, epochs)
@@ -223,6 +234,8 @@ def _network(
             "inputs": {"centre": white.centre.tolist(), "matrix": white.matrix.tolist()},
             "output": {"centre": centre, "scale": scale},
         },
+        source="fixed, chosen on simulated regressions; inputs are scaled by the second moments "
+        f"released, the target {'by those, too' if bought else 'as declared'}",
     )
 
 
@@ -232,8 +245,9 @@ def _understated(
     fit: SepFit,
     rows: int,
     rng: np.random.Generator,
-) -> float:
-    """How many times too small the network's variance is, from a made-up table's fit."""
+) -> float | None:
+    """How many times too small the network's variance is, from a made-up table's fit; None where
+    that fit is not finite."""
     key = jax.random.PRNGKey(int(rng.integers(2**31)))
     run = jax.jit(
         lambda fit, key: understatement(
@@ -241,7 +255,7 @@ def _understated(
         )
     )
     found = float(run(SepFit(*(jnp.asarray(part) for part in fit)), key))
-    return found if np.isfinite(found) else 1.0
+    return found if np.isfinite(found) else None
 
 
 def _outputs(site: NetworkSite, theta: np.ndarray) -> np.ndarray:
@@ -267,13 +281,16 @@ def _target_scale(
     white = buy_whitening(
         inside, rows, budget, rounds=2, share=0.05, what="target", insecure_seed=insecure_seed
     )
-    sd = 1 / abs(float(white.matrix[0, 0]))
-    return middle + half * float(white.centre[0]), half * sd / NETWORK_TARGET_SD, white.releases
+    sd = min(1.0, 1 / abs(float(white.matrix[0, 0])))  # of something between -1 and 1
+    centre = middle + half * float(np.clip(white.centre[0], -1, 1))
+    return centre, half * sd / NETWORK_TARGET_SD, white.releases
 
 
 def _normals(phase: Phase, posterior: Gaussian, draws: int, rng: np.random.Generator) -> np.ndarray:
     """Draws of the coordinates, block by block of their covariance."""
     blocks = np.asarray(phase.site.family.matrices(posterior.covariance), float)
+    if not np.isfinite(blocks).all():
+        return np.full((draws, phase.site.family.dim), np.nan)
     values, vectors = np.linalg.eigh(blocks)
     roots = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
     normal = rng.standard_normal((draws, *blocks.shape[:2]))

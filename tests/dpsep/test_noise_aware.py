@@ -19,7 +19,7 @@ from noisewise.dpsep import (
 )
 from noisewise.mechanism import Budget
 
-FITS, ROWS = 240, 400
+FITS, ROWS = 160, 400
 PLAN = SepSettings(
     bounds=Bounds(5.0, 10.0),
     steps=120,
@@ -49,7 +49,7 @@ def simulated():
 
 
 def test_coverage_of_predictive_means_at_epsilon_one():
-    """240 fits, one new point each, 90% intervals. Fixed seed; a right interval fails the two-sided
+    """160 fits, one new point each, 90% intervals. Fixed seed; a right interval fails the two-sided
     binomial test at 1e-4 once in 10,000 seeds, and the plain one has to fail it."""
     weights, fits = simulated()
     points = np.random.default_rng(1).standard_normal((FITS, WIDTH))

@@ -41,7 +41,10 @@ def fit(
         Path | None, typer.Option(help="A plan file of `noisewise plan`; else a quick one is made.")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Number of steps (4000; of a mixture 4000 to 20000).")
+        int | None,
+        typer.Option(
+            help="Number of steps (4000; a mixture 4000 to 20000; dp-sep 400, a network 800)."
+        ),
     ] = None,
     public_sample: PublicRows = None,
     method: Annotated[

@@ -187,9 +187,12 @@ class LogisticSite(GlmSite):
         weights = weights / weights.sum()
         sign = (2 * y - 1)[:, None]
         at = mean[:, None] + jnp.sqrt(variance)[:, None] * jnp.asarray(nodes, mean.dtype)
-        value = jax.nn.sigmoid(sign * at)
-        first = sign * value * (1 - value)
-        second = value * (1 - value) * (1 - 2 * value)
+        # Relative to the largest: ratios are all that is wanted, and far out values underflow.
+        log_value = jax.nn.log_sigmoid(sign * at)
+        value = jnp.exp(log_value - jnp.max(log_value, axis=1, keepdims=True))
+        other = jax.nn.sigmoid(-sign * at)
+        first = sign * value * other
+        second = value * other * (2 * other - 1)
         average = [part @ jnp.asarray(weights, mean.dtype) for part in (value, first, second)]
         slope = average[1] / average[0]
         return slope, slope**2 - average[2] / average[0]

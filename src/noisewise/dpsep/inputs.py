@@ -6,9 +6,8 @@ copies of each other. So second moments are released in a few rounds, each with 
 budget, each in the coordinates that the last one found: once the widest directions are scaled down,
 records are shorter, the clip norm falls, and the next round resolves directions a factor narrower
 (the idea of CoinPress; Biswas, Dong, Kamath, Ullman 2020). Directions lost in the noise keep the
-scale of the noise: they are never blown up. At last all directions are multiplied by one factor
-that makes the inputs' mean square about one, so that few rows, whose noise leaves most directions
-short, do not starve a network of its inputs.
+scale of the noise. At last all directions are multiplied by one factor that makes the inputs' mean
+square about one. All of this needs rows: with a few hundred at epsilon 1 the noise decides.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ def certificate(
     sources = {
         "clip norms": "settings, none from data: each block of a site has one, all are accounted",
         "noise": "AES in counter mode, keyed by the operating system",
+        "number of rows": "as passed: it must be public, or bought and among the releases",
     }
     void: tuple[str, ...] = ()
     if insecure_seed is not None:

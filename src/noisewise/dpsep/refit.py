@@ -2,8 +2,8 @@
 
 A network's weights are correlated, its posterior here is not, so the spread of its output is
 understated, and by how much depends on the table. That can be seen without a row: made-up targets
-from the fitted network at made-up whitened inputs, which are about standard normal, are fitted in
-the same way with the same noise. The error of that fit is known, and so is what it reports of it
+from the fitted network at standard normal inputs, which whitened ones resemble, are fitted in the
+same way with the same noise. The error of that fit is known, and so is what it reports of it
 (a parametric bootstrap, all of it post-processing).
 """
 

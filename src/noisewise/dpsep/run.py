@@ -151,7 +151,8 @@ def fit_secure(
     source = SecureSource(row_count, setting.sampling_rate, scale, program.passes, insecure_seed)
     rows = {name: jnp.asarray(column) for name, column in rows.items()}
     state, done = start(program.site, ready.initial), 0
-    pieces = _pieces(len(rates.mean), row_count + program.released)
+    # By the public number: how often the mean is heard is part of the result.
+    pieces = _pieces(len(rates.mean), max(1, round(float(setting.rows))) + program.released)
     for length, chunk in zip(pieces, stream_chunks(source, pieces), strict=True):
         some = Rates(*(jnp.asarray(column[done : done + length]) for column in rates))
         needed = replace(program, passes=program.passes.enough_for(int(chunk.size.max())))

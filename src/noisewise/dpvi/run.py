@@ -177,7 +177,8 @@ def run_secure(
     seed = secrets.randbits(32) if insecure_seed is None else insecure_seed
     state = _start(program, jnp.asarray(initial, jnp.float32))
     sums, kept, done = [], [], 0
-    pieces = _pieces(len(schedule), row_count)
+    # By the public number: how many blocks there are is part of the result.
+    pieces = _pieces(len(schedule), max(1, round(float(setting.rows))))
     # The guide's own draws are public: they need freshness, not secrecy.
     keys = jax.random.split(jax.random.PRNGKey(seed), len(pieces))
     for key, steps, chunk in zip(keys, pieces, stream_chunks(source, pieces), strict=True):

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from noisewise._validate import integer_at_least
+from noisewise._validate import NoisewiseError, integer_at_least
 from noisewise.dpsep import EPOCH_STEPS
 from noisewise.estimators.base import PrivateEstimator, tails
 from noisewise.estimators.regressor import residuals, target_column
@@ -35,7 +35,7 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
     target_bounds : (lo, hi)
         Bounds of y, from outside knowledge. Required.
     target_mean, target_sd : float or None
-        Mean and sd of y, from outside knowledge: then they need not be bought.
+        Mean and sd of y, both from outside knowledge: then they need not be bought.
 
     Attributes
     ----------
@@ -96,6 +96,8 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Spend the budget on a fit to the rows of X and their targets y."""
         integer_at_least("epochs", self.epochs, 2)
+        if (self.target_mean is None) != (self.target_sd is None):
+            raise NoisewiseError("target_mean and target_sd go together: give both, or neither")
         model = Network(self.hidden)
         X, y = self._validated(X, y, y_numeric=True)
         target = target_column("real", self.target_bounds, self.target_mean, self.target_sd)

@@ -18,7 +18,7 @@ from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, Release
 from noisewise.mechanism.accounting import calibrate
 from noisewise.mechanism.counting import count_release
-from noisewise.models import Mixture, RowView, bind, build_target, model_name, named_model
+from noisewise.models import Mixture, Network, RowView, bind, build_target, model_name, named_model
 from noisewise.planning.first_guess import STEPS, design, sampling_rate, sketch
 from noisewise.planning.forecast import (
     Forecast,
@@ -142,6 +142,8 @@ def plan(
             "a mixture has no plan: whole simulated fits of it cannot be told apart by the order "
             "of their components; call fit without one, its settings are simulated too"
         )
+    if isinstance(resolved, Network):
+        raise NoisewiseError("a network has no plan: fit it with method='dp-sep', which needs none")
     view = row_view(resolved, like, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
     others = count_cost(like, budget)

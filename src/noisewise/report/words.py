@@ -212,12 +212,17 @@ def averaged(result: Result) -> bool:
 
 def curvature_sentence(result: Result) -> str:
     """Whether the curvature, which decides the widths, is known."""
+    if result.asked.get("understated", 1.0) is None:
+        return (
+            "Made-up targets of this very network could not be fitted in the same way, so what its "
+            "weights say together could not be checked: do not rely on the intervals."
+        )
     if "understated" in result.asked:
         return (
             "A network's weights are fitted as if independent, which understates what they say "
             "together: made-up targets of this very network, fitted in the same way, showed a "
-            f"variance of its output {result.asked['understated']:.3g} times too small. The "
-            "posterior has it corrected by that factor."
+            f"squared error of {result.asked['understated']:.3g} times the variance that a fit "
+            "reports. The posterior's variance has that factor."
         )
     if expectation(result):
         return (

@@ -12,7 +12,7 @@ from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.data import PublicSample, Schema
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget
-from noisewise.models import Mixture, build_target, model_name, named_model
+from noisewise.models import Mixture, Network, build_target, model_name, named_model
 from noisewise.planning import Plan, row_view, sketch
 from noisewise.planning import plan as make_plan
 from noisewise.planning.plan import count_cost
@@ -68,6 +68,11 @@ def coverage(
         raise NoisewiseError(
             "coverage cannot be measured for a mixture: its components have no order, so that fits "
             "cannot be compared with the truth latent by latent"
+        )
+    if isinstance(resolved, Network):
+        raise NoisewiseError(
+            "coverage cannot be measured for a network, whose weights have no order: "
+            "docs/dp-sep.md has what was measured of its predictions"
         )
     view = row_view(resolved, like, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
