@@ -212,3 +212,18 @@ def test_settings_survive_plain_data():
     back = Settings.from_dict(settings.to_dict())
     assert back.to_dict() == settings.to_dict()
     assert isinstance(back.curvature, np.ndarray)
+
+
+def test_the_number_of_blocks_does_not_tell_the_number_of_rows(monkeypatch):
+    """Chunks are shortened where memory asks for it, which must go by the public number: with room
+    for 1000 coins, 100 rows would make 90 blocks of 450 steps, and 300 rows 75."""
+    monkeypatch.setattr("noisewise.dpvi.run._CHUNK_COINS", 1000)
+    ready, rows = assembly(steps=450)
+    counts = []
+    for number in (100, 300):
+        some = {name: column[:number] for name, column in rows.items()}
+        traced = run_secure(
+            ready.program, ready.setting, some, number, ready.initial, ready.schedule
+        )
+        counts.append(np.asarray(traced.blocks.count).tolist())
+    assert counts[0] == counts[1]
