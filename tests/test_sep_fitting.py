@@ -161,18 +161,17 @@ def test_what_cannot_be_fitted_is_refused_before_spending(model, more, words, ta
         nw.fit(model, table, budget=BUDGET, **asked)
 
 
-def test_the_shape_of_the_trace_does_not_tell_the_number_of_rows():
-    """Neighbours at a threshold of the chunks' memory, with the same public number."""
-    settings = SepSettings(bounds=Bounds(1.0, 1.0), steps=40, sampling_rate=1e-5)
+def test_the_shape_of_the_trace_does_not_tell_the_number_of_rows(monkeypatch):
+    """With room for 1000 numbers, 100 rows would be heard every 5 steps, and 300 rows every 3."""
+    monkeypatch.setattr("noisewise.dpsep.run._CHUNK_NUMBERS", 1000)
+    settings = SepSettings(bounds=Bounds(1.0, 1.0), steps=100)
     mechanism = replace(settings.mechanism(0), noise_multiplier=1.0)
-    heard = []
-    site = LinearSite(1, 1.0, 1.0)
-    for rows in (400_000, 900_000):
+    heard = {100: [], 300: []}
+    for rows, ends in heard.items():
         table = {"X": np.ones((rows, 1), np.float32), "y": np.zeros(rows, np.float32)}
-        ready = assemble(site, settings, mechanism, 500_000, rows, np.zeros(1))
-        heard.append([])
-        fit_secure(ready, table, rows, progress=lambda done, _: heard[-1].append(done))
-    assert heard[0] == heard[1]
+        ready = assemble(LinearSite(1), settings, mechanism, 150, rows, np.zeros(1))
+        fit_secure(ready, table, rows, progress=lambda done, _, ends=ends: ends.append(done))
+    assert heard[100] == heard[300]
 
 
 def test_a_state_that_is_not_finite_is_a_status_not_a_crash():
