@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisewise.models import Mixture, Rows, RowView, Target
+from noisewise.models import Mixture, Rows
 from noisewise.studies.poisson_optimum import Cells, cells_of
 from noisewise.synthetic.combining import pool
 from noisewise.synthetic.generator import Generator
@@ -33,22 +33,17 @@ def poisson_coefficients(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
 
 
 def downstream_rmse(
-    target: Target,
-    view: RowView,
-    thetas: np.ndarray,
-    rows: int,
-    original: np.ndarray,
-    seed: int,
+    generator: Generator, thetas: np.ndarray, rows: int, original: np.ndarray, seed: int
 ) -> float:
     """Draw a table of so many rows at every theta, regress in each, pool by Rubin's rules; the
     root mean square of the pooled coefficients minus the ``original`` ones."""
-    assert isinstance(target.model, Mixture)
-    generator = Generator(target, view)
+    model = generator.target.model
+    assert isinstance(model, Mixture)
     found = []
     for first in range(0, len(thetas), _TOGETHER):
         some = np.asarray(thetas[first : first + _TOGETHER], np.float32)
         numbers = range(first, first + len(some))
         for drawn in generator.draw(some, rows, seed, numbers):
-            found.append(poisson_coefficients(regression_cells(target.model, drawn.columns)))
+            found.append(poisson_coefficients(regression_cells(model, drawn.columns)))
     estimates, variances = (np.stack(part) for part in zip(*found, strict=True))
     return float(np.sqrt(np.mean((pool(estimates, variances).estimate - original) ** 2)))

@@ -25,6 +25,7 @@ from noisewise.studies.poisson_optimum import poisson_optimum
 from noisewise.studies.repeats import calibrated
 from noisewise.studies.rules import Line, Options, Part
 from noisewise.studies.sharing_tables import SharingTable, read_israel, simulate_table
+from noisewise.synthetic.generator import Generator
 
 __all__ = ["CLIP_NORMS", "LENGTHS", "SCALES", "parts", "prepare", "rule_settings", "run"]
 
@@ -234,9 +235,11 @@ def _run_downstream(rule: str, options: Options, prepared: Prepared) -> list[Lin
     designs = [_Design(own, 1.0, epsilon, _SHARED_LENGTH) for epsilon in options.epsilons]
     block = round(_SHARED_LENGTH * options.epochs)
     target, _, traces = _fit(rule, designs, options, prepared, block)
-    last = [[_found(target, trace.last, options, prepared) for trace in each] for each in traces]
+    # One for all: it compiles when it first draws.
+    generator = Generator(target, prepared.table.view())
+    last = [[_found(generator, trace.last, options, prepared) for trace in each] for each in traces]
     averaged = [
-        [_found(target, average(trace, _SLOPE).mean, options, prepared) for trace in each]
+        [_found(generator, average(trace, _SLOPE).mean, options, prepared) for trace in each]
         for each in traces
     ]
     return [
@@ -245,16 +248,16 @@ def _run_downstream(rule: str, options: Options, prepared: Prepared) -> list[Lin
     ]
 
 
-def _found(target: Target, parameters: np.ndarray, options: Options, prepared: Prepared) -> float:
+def _found(
+    generator: Generator, parameters: np.ndarray, options: Options, prepared: Prepared
+) -> float:
     """RMSE of the coefficients pooled over synthetic tables from the guide at these parameters."""
     if not np.isfinite(parameters).all():
         return np.nan
     copies = max(2, options.draws // _DRAWS_A_COPY)
     rng = np.random.default_rng([options.seed, 3])
     means, free = np.split(np.tile(np.asarray(parameters, float), (copies, 1)), 2, axis=1)
-    thetas = DiagonalGuide(target.dim).draw(means, free, rng)
+    thetas = DiagonalGuide(generator.target.dim).draw(means, free, rng)
     table = prepared.table
     rows = len(table.codes[table.target])
-    return downstream_rmse(
-        target, table.view(), thetas, rows, prepared.coefficients, seed=options.seed
-    )
+    return downstream_rmse(generator, thetas, rows, prepared.coefficients, seed=options.seed)
