@@ -73,7 +73,7 @@ def linear(table):
 
 @pytest.fixture(scope="module")
 def network(table):
-    return fitted("network(hidden=5)", table, "pressure", steps=80, draws=200)
+    return fitted("network(hidden=5)", table, "pressure", steps=40, draws=200)
 
 
 def test_a_linear_fit_is_in_the_targets_units(linear):

@@ -19,7 +19,7 @@ def model():
         bounds=(-2, 2),
         target_bounds=(50, 150),
         hidden=15,
-        epochs=40,
+        epochs=20,
         draws=200,
         insecure_seed=1,
     )
@@ -58,7 +58,7 @@ def test_it_keeps_to_scikit_learns_conventions(model):
     assert again.get_params() == model.get_params()
     with pytest.raises(NotFittedError):
         again.predict([[0.0, 0.0]])
-    assert model.n_iter_ == 320
+    assert model.n_iter_ == 160
 
 
 @pytest.mark.parametrize(
