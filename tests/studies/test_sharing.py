@@ -11,7 +11,7 @@ from noisewise.studies.catalogue import STUDIES
 from noisewise.studies.comparison import ComparisonResult
 from noisewise.studies.downstream import poisson_coefficients, regression_cells
 from noisewise.studies.lanes import Lane, fit_lanes
-from noisewise.studies.poisson_optimum import cells_of, elbo_gradient, poisson_optimum
+from noisewise.studies.poisson_optimum import elbo_gradient, poisson_optimum
 from noisewise.studies.repeats import calibrated
 from noisewise.studies.rules import Options, Part, joined
 from noisewise.studies.sharing_claims import DATA_SHARING
@@ -59,7 +59,7 @@ def test_cells_are_sufficient_for_the_regression(small):
     model, codes = small.table.model(), small.table.codes
     design = np.asarray(model.design_matrix([codes["a"], codes["b"]]), float)
     rows = sm.GLM(codes["t"], design, family=sm.families.Poisson()).fit()
-    found, variances = poisson_coefficients(cells_of(design, codes["t"]))
+    found, variances = poisson_coefficients(regression_cells(model, codes))
     assert np.allclose(found, rows.params, atol=1e-6)
     assert np.allclose(variances, rows.bse**2, rtol=1e-4)
 

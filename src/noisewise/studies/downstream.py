@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisewise.models import Mixture, Rows
-from noisewise.studies.poisson_optimum import Cells, cells_of
+from noisewise.studies.poisson_optimum import Cells
 from noisewise.synthetic.combining import pool
 from noisewise.synthetic.generator import Generator
 
@@ -18,8 +18,15 @@ _TOGETHER = 10
 def regression_cells(model: Mixture, columns: Rows) -> Cells:
     """The table as the regression of its target sees it, rows alike put together."""
     assert model.target is not None
-    design = model.design_matrix([np.asarray(columns[each.name]) for each in model.features])
-    return cells_of(np.asarray(design), np.asarray(columns[model.target]))
+    codes = [np.asarray(columns[each.name]) for each in model.features]
+    # One number for every combination: sorting those is ten times as fast as sorting rows.
+    alike = np.ravel_multi_index(codes, [int(column.max()) + 1 for column in codes])
+    _, first, place, rows = np.unique(
+        alike, return_index=True, return_inverse=True, return_counts=True
+    )
+    design = np.asarray(model.design_matrix([column[first] for column in codes]), float)
+    total = np.bincount(place, weights=np.asarray(columns[model.target], float))
+    return Cells(design, rows.astype(float), total)
 
 
 def poisson_coefficients(cells: Cells) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ import numpy as np
 from noisewise._validate import NoisewiseError
 from noisewise.studies.logistic_optimum import Optimum
 
-__all__ = ["Cells", "cells_of", "elbo_gradient", "poisson_optimum"]
+__all__ = ["Cells", "elbo_gradient", "poisson_optimum"]
 
 _ROUNDS = 200
 _TOLERANCE = 1e-6
@@ -30,15 +30,6 @@ class Cells(NamedTuple):
     """How many records have these categories."""
     total: np.ndarray
     """The sum of their counts."""
-
-
-def cells_of(design: np.ndarray, outcome: np.ndarray) -> Cells:
-    """Put rows with the same covariates together."""
-    alike, place, rows = np.unique(
-        np.asarray(design, np.float32), axis=0, return_inverse=True, return_counts=True
-    )
-    total = np.bincount(place.ravel(), weights=np.asarray(outcome, float), minlength=len(alike))
-    return Cells(alike.astype(float), rows.astype(float), total)
 
 
 def poisson_optimum(cells: Cells) -> Optimum:
