@@ -12,7 +12,11 @@ import noisewise as nw
 from compiling import compile_quickly, hardly_optimised
 from people import make_frame, make_schema
 
-_MANY_SHORT_PROGRAMS = {"dpvi", "estimators", "mechanism", "models"}
+# Folders and files.
+_MANY_SHORT_PROGRAMS = {
+    *("dpvi", "estimators", "mechanism", "models"),
+    *("test_fitting", "test_sep_fitting", "test_sep_models"),
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _compilation(request: pytest.FixtureRequest) -> Iterator[None]:
-    hurry = request.path.parent.name in _MANY_SHORT_PROGRAMS
+    hurry = bool({request.path.parent.name, request.path.stem} & _MANY_SHORT_PROGRAMS)
     with hardly_optimised() if hurry else nullcontext():
         yield
 

@@ -12,7 +12,8 @@ from noisewise.cli import app
 from people import make_frame, make_schema
 
 RUN = CliRunner()
-FAST = ["--epsilon", "1", "--delta", "1e-6", "--steps", "200", "--features", "age,sex"]
+STEPS = "1000"  # as many as the shared fit has, so that its noise is known already
+FAST = ["--epsilon", "1", "--delta", "1e-6", "--steps", STEPS, "--features", "age,sex"]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_report_writes_the_page_again(fitted, tmp_path):
 
 def test_parquet_and_a_model_from_a_file(files):
     model = ["--model", f"{files / 'model.py'}:visits"]
-    options = ["--epsilon", "1", "--steps", "200"]
+    options = ["--epsilon", "1", "--steps", STEPS]
     outcome = fit(files, *model, data="people.parquet", out="own", options=options, target=None)
     assert outcome.exit_code == 0, outcome.output
     assert nw.Result.load(files / "own").draws["w"].shape[1] == 2
@@ -169,7 +170,7 @@ def planned(files):
             "plan",
             str(files / "people.toml"),
             *("--rows", "1500", "--target", "visited", "--features", "age,sex", "--epsilon", "1"),
-            *("--fits", "2", "--recalibrate", "4", "--steps", "200", "-o", str(path)),
+            *("--fits", "2", "--recalibrate", "4", "--steps", STEPS, "-o", str(path)),
         ],
     )
     assert outcome.exit_code == 0, outcome.output
@@ -180,7 +181,7 @@ def test_plan_writes_a_plan_and_a_page(planned):
     path, outcome = planned
     assert "from 4 simulated fits" in outcome.output
     assert "coefficients[1]" in outcome.output
-    assert nw.Plan.load(path).settings.steps == 200
+    assert nw.Plan.load(path).settings.steps == int(STEPS)
     assert "no row was read" in path.read_text()
     assert path.with_suffix(".html").read_text().startswith("<!DOCTYPE html>")
 
@@ -218,7 +219,7 @@ def test_an_impossible_plan_gets_one_line(files):
         [
             "plan",
             str(files / "people.toml"),
-            *("--rows", "50", "--target", "visited", "--epsilon", "0.0001"),
+            *("--rows", "50", "--target", "visited", "--features", "age,sex", "--epsilon", "0.01"),
             *("-o", str(files / "none.toml")),
         ],
     )

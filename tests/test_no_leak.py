@@ -17,7 +17,7 @@ def saved(tmp_path_factory, budget):
     frame["age"][:] = np.round(frame["age"], 6)
     frame["age"][17] = SENTINEL
     table = nw.Table(frame, make_schema())
-    result = nw.fit("logistic", table, budget=budget, target="visited", steps=200)
+    result = nw.fit("logistic", table, budget=budget, target="visited", steps=1000)
     folder = result.save(tmp_path_factory.mktemp("leak") / "out")
     result.report(folder / "report.html")
     return table, result, folder

@@ -37,12 +37,12 @@ def built(text, target, schema=SCHEMA):
 def ready():
     """A target, its view, one truth and records drawn at it."""
     target, view = built("mixture(3, poisson)", "ill")
-    theta = target.sample_prior(jax.random.PRNGKey(1), 1)[0]
+    # As programs: operation by operation, most of the time is compilation.
+    theta = jax.jit(target.sample_prior, static_argnums=1)(jax.random.PRNGKey(1), 1)[0]
     # Effects of a size that leaves rates moderate.
     theta = theta.at[-5:].multiply(0.3)
-    rows = target.simulate(
-        jax.random.PRNGKey(2), theta, view.simulate(np.random.default_rng(1), 40)
-    )
+    made_up = view.simulate(np.random.default_rng(1), 40)
+    rows = jax.jit(target.simulate)(jax.random.PRNGKey(2), theta, made_up)
     return target, view, theta, rows
 
 
@@ -65,9 +65,10 @@ def numpy_log_likelihood(latents, rows):
 
 def test_density_equals_a_separate_implementation(ready):
     target, view, theta, rows = ready
-    latents = {n: np.asarray(v, float) for n, v in target.constrain(theta).items()}
+    constrained = jax.jit(target.constrain)(theta)
+    latents = {n: np.asarray(v, float) for n, v in constrained.items()}
     ordered = {name: rows[name] for name in view.arguments}
-    ours = jax.vmap(target.log_likelihood, (None, 0))(theta, ordered)
+    ours = jax.jit(jax.vmap(target.log_likelihood, (None, 0)))(theta, ordered)
     assert np.allclose(ours, numpy_log_likelihood(latents, ordered), atol=2e-5)
 
 
@@ -269,9 +270,14 @@ def test_counts_alone_make_a_mixture():
     target, view = built("mixture(2)", None, schema)
     assert isinstance(target, MixtureTarget)
     frame, noise = identity_frame(target.dim), jnp.zeros((1, target.dim))
-    points = target.sample_prior(jax.random.PRNGKey(0), 1)
     rows = view.simulate(np.random.default_rng(1), 5)
-    closed = target.record_moments(frame, points, noise, target.prepare(rows, frame))[0]
     batch = {name: jnp.asarray(column) for name, column in rows.items()}
-    generic = Target.record_moments(target, frame, points, noise, batch)[0]
+
+    @jax.jit
+    def both_ways(key):
+        points = target.sample_prior(key, 1)
+        closed = target.record_moments(frame, points, noise, target.prepare(rows, frame))[0]
+        return closed, Target.record_moments(target, frame, points, noise, batch)[0]
+
+    closed, generic = both_ways(jax.random.PRNGKey(0))
     assert np.allclose(closed, generic, rtol=1e-4, atol=1e-4)

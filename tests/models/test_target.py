@@ -51,9 +51,9 @@ def make_model(names, likelihood, in_plate):
     return model
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(
-    names=st.lists(st.sampled_from(sorted(PRIORS)), min_size=1, max_size=3, unique=True),
+    names=st.lists(st.sampled_from(sorted(PRIORS)), min_size=1, max_size=7, unique=True),
     likelihood=st.sampled_from(sorted(LIKELIHOODS)),
     in_plate=st.booleans(),
     seed=st.integers(0, 2**20),

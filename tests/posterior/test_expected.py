@@ -1,5 +1,7 @@
 """What the model expects of its gradients, against closed forms."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,8 +9,11 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+from noisewise.dpvi import Settings, TraceStatistics, assemble
+from noisewise.mechanism import Mechanism
 from noisewise.models import build_target, identity_frame
-from noisewise.posterior.expected import Surroundings, expect, optimum_prior
+from noisewise.posterior.expected import Surroundings, balanced_moves, expect, optimum_prior
+from noisewise.posterior.expected_many import expect_many
 
 N = 5000.0
 WIDE = np.eye(1) * 1e-9
@@ -20,10 +25,10 @@ def exponential(x=None):
         numpyro.sample("x", dist.Exponential(jnp.exp(log_rate)), obs=x)
 
 
-def expected(clip_norm, wander=0.0, records=65_536):
+def expected(clip_norm, wander=0.0, records=65_536, away=0.0):
     target = build_target(exponential, {"x": np.ones(4, np.float32)})
     made_up = {"x": jnp.ones(records, jnp.float32)}
-    around = Surroundings(jnp.full(1, 0.7), jnp.eye(1) * wander)
+    around = Surroundings(jnp.full(1, 0.7), jnp.full(1, 0.7 + away), jnp.eye(1) * wander)
     found = expect(
         target, identity_frame(1), clip_norm, N, WIDE, made_up, around, jax.random.PRNGKey(0)
     )
@@ -37,7 +42,7 @@ def test_without_clip_and_wander_everything_is_the_fisher_information():
     assert found.curvature == pytest.approx(N, rel=0.11)
     assert found.response == pytest.approx(N, rel=0.055)
     assert found.scatter == pytest.approx(N, rel=0.055)
-    assert found.bias == pytest.approx(0.0, abs=1e-3)
+    assert found.gradient == pytest.approx(0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("clip_norm", [0.8, 1.5])
@@ -48,7 +53,7 @@ def test_clipping_against_the_integrals(clip_norm):
     plain, clipped = t - 1, np.clip(t - 1, -clip_norm, clip_norm)
     inside = np.abs(plain) < clip_norm
     found = expected(clip_norm)
-    assert found.bias == pytest.approx(N * (clipped * weight).sum(), rel=0.05)
+    assert found.gradient == pytest.approx(N * (clipped * weight).sum(), rel=0.05)
     assert found.response == pytest.approx(N * (clipped * plain * weight).sum(), rel=0.03)
     variance = (clipped**2 * weight).sum() - (clipped * weight).sum() ** 2
     assert found.scatter == pytest.approx(N * variance, rel=0.03)
@@ -59,7 +64,77 @@ def test_wander_against_the_integral():
     """E exp(w) = exp(s^2 / 2): the mean gradient over a wander of sd s is N (exp(s^2/2) - 1). Moves
     with the right second moment know it up to terms of order s^4, here 1%, and records to 1%."""
     found = expected(1e6, wander=0.3)
-    assert found.bias == pytest.approx(N * (np.exp(0.045) - 1), rel=0.05)
+    assert found.gradient == pytest.approx(N * (np.exp(0.045) - 1), rel=0.05)
+
+
+def test_iterates_away_from_the_optimum():
+    """The mean gradient is N (exp(way) - 1), bent and all, and the plain gradient at the optimum
+    goes along with every record's: the control variate leaves nothing to Monte Carlo, of which
+    there would be 0.3 / sqrt(256) = 2% otherwise."""
+    found = expected(1e6, away=0.3, records=256)
+    assert found.gradient == pytest.approx(N * (np.exp(0.3) - 1), rel=1e-4)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 50])
+def test_moves_have_a_normals_second_moment(dim):
+    """Of 32 moves and more: one on average, and to a quarter in every direction (random ones of
+    that number would be off by up to two thirds). Lengths differ as a normal's do."""
+    moves = balanced_moves(np.random.default_rng(0), dim)
+    assert len(moves) >= 32
+    values = np.linalg.eigvalsh(moves.T @ moves / len(moves))
+    assert values.mean() == pytest.approx(1.0)
+    assert values.min() > 0.4 and values.max() < 1.8
+    squares = (moves**2).sum(1)
+    assert squares.var() == pytest.approx(2 * dim, rel=0.3)
+
+
+def regression(X, y=None):
+    log_variance = numpyro.sample("log_variance", dist.Normal(0, 1))
+    weights = numpyro.sample("weights", dist.Normal(0, 10).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("records", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ weights, jnp.exp(0.5 * log_variance)), obs=y)
+
+
+def test_what_is_not_known_of_some_parameters_moves_others():
+    """Iterates about one place, with a mean gradient of zero there: the log variance reads too high
+    by what the weights' wander adds to squared residuals, and by what the unknown error of their
+    mean adds, of variance ``doubt`` each. Monte Carlo: 20,000 records know it to 0.002."""
+    weights, rows = 20, 20_000
+    rng = np.random.default_rng(0)
+    made_up = {"X": rng.standard_normal((rows, weights)), "y": np.zeros(rows)}
+    made_up = {name: column.astype(np.float32) for name, column in made_up.items()}
+    target = build_target(regression, {name: column[:4] for name, column in made_up.items()})
+    dim, steps, doubt, wander = weights + 1, 1000, 0.002, 0.005
+    kappa = 1e-3  # next to no scatter by sampling
+    noise = kappa * rows * np.sqrt(steps * doubt)
+    settings = Settings(
+        rule="means_only",
+        clip_norm=1e3,
+        sampling_rate=kappa,
+        steps=steps,
+        rate=0.01,
+        curvature=np.eye(dim),
+        location=np.zeros(dim),
+    )
+    mechanism = Mechanism(
+        clip_norm=1e3, sampling_rate=kappa, steps=steps, noise_multiplier=noise / 1e3
+    )
+    assembly = assemble(settings, target, mechanism, rows, rows)
+    fixed = assembly.setting.constants._replace(fixed_scale=jnp.full(dim, 1e-6))
+    assembly = replace(assembly, setting=assembly.setting._replace(constants=fixed))
+    still = np.eye(dim) * wander * steps
+    statistics = TraceStatistics(np.array(steps), np.zeros(dim), np.zeros(dim), still, still, still)
+    (found,) = expect_many(
+        [statistics], assembly, np.eye(dim) * 1e-4, made_up, [np.random.default_rng(1)], 1
+    )
+    log_variance = found.optimum[target.labels.index("log_variance")]
+
+    def read(off):  # weights know four times as much as the log variance does
+        spread = wander + 4 * off
+        return np.log(np.exp(-spread / 2) - weights * (wander + off))
+
+    assert log_variance == pytest.approx(read(doubt), abs=0.01)
+    assert read(0.0) - read(doubt) > 0.04
 
 
 def test_the_optimums_prior_and_theta_around_it_make_the_prior():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
@@ -36,6 +36,7 @@ __all__ = [
 _RELATIVE_TOLERANCE = 2e-6
 _SEARCH_LIMIT = 60
 _LITTLE_NOISE = 2.0
+_COARSER = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,7 @@ def calibrate(
             f"{', '.join(release.what for release in others)}: raise epsilon or buy less"
         )
 
-    def log_excess(noise_multiplier: float) -> float:
+    def log_excess(width: float, noise_multiplier: float) -> float:
         steps_release = Release(
             what="gradients",
             noise_multiplier=noise_multiplier,
@@ -158,7 +159,10 @@ def calibrate(
         spent = epsilon_spent((steps_release, *others), budget.delta, budget.adjacency, width)
         return math.log(max(spent, 1e-12)) - math.log(budget.epsilon)
 
-    return _least_noise(log_excess, guess * (2.0 if budget.adjacency == "replace-one" else 1.0))
+    guess *= 2.0 if budget.adjacency == "replace-one" else 1.0
+    # Looks at a coarse grid are cheap and bring the search near: its noise is a little too much.
+    guess = _least_noise(partial(log_excess, _COARSER * width), guess, reach=1.02)
+    return _least_noise(partial(log_excess, width), guess, reach=1.0001)
 
 
 def _search_width(epsilon: float, steps: int, noise_multiplier: float) -> float:
@@ -174,16 +178,16 @@ def _search_width(epsilon: float, steps: int, noise_multiplier: float) -> float:
     return max(fine, min(1e-3, math.sqrt(5e-5 * epsilon / steps)))
 
 
-def _least_noise(log_excess: Callable[[float], float], guess: float) -> float:
+def _least_noise(log_excess: Callable[[float], float], guess: float, reach: float) -> float:
     """Root of a decreasing function by bracketing and false position; the safe end is returned."""
     low = high = guess
     f_low = f_high = log_excess(guess)
-    factor = 1.02
+    factor = reach
     while f_high > 0:
         low, f_low = high, f_high
         high *= factor
         f_high, factor = log_excess(high), factor**2
-    factor = 1.02
+    factor = reach
     while f_low <= 0:
         high, f_high = low, f_low
         low /= factor
@@ -196,6 +200,8 @@ def _least_noise(log_excess: Callable[[float], float], guess: float) -> float:
         weight_low = f_low / 2 if stale >= 2 else f_low
         weight_high = f_high / 2 if stale <= -2 else f_high
         middle = low + (high - low) * weight_low / (weight_low - weight_high)
+        # A little past the root, so that the end which did not move last comes near it too.
+        middle *= 1 + (-1 if stale > 0 else 1) * _RELATIVE_TOLERANCE / 3
         middle = min(max(middle, low * (1 + 1e-7)), high / (1 + 1e-7))
         f_middle = log_excess(middle)
         if f_middle > 0:

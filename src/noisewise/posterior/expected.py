@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.special import chdtri
 
 from noisewise.models import Frame, Rows, Target
 
@@ -27,7 +28,7 @@ __all__ = [
     "optimum_prior",
 ]
 
-_MOVES = 8
+_MOVES = 32
 JACOBIAN_RECORDS = 2048
 _LEAST_GAIN = 1e-3
 
@@ -37,6 +38,8 @@ class Surroundings(NamedTuple):
 
     optimum: Array
     """Best guess of the optimum so far."""
+    centre: Array
+    """Mean of the iterates."""
     moves: Array
     """Moves away from it as far as the iterates wander, of `balanced_moves`."""
 
@@ -52,10 +55,11 @@ class Expected(NamedTuple):
     scatter: Any
     """B: covariance, over tables, of the gradient at the truth. M^-1 B M^-1 is theta's around the
     optimum; again the inverse curvature where nothing is clipped."""
-    bias: Any
-    """Mean gradient at the truth, which the linear model takes for zero."""
+    gradient: Any
+    """Mean gradient over the iterates if the optimum were the one simulated: A times their way from
+    it in the linear model, and what bending and clipping change in that."""
     optimum: Any
-    """Where all this was simulated."""
+    """For which all this was simulated."""
 
 
 @partial(jax.jit, static_argnums=0)
@@ -69,14 +73,14 @@ def expect(
     around: Surroundings,
     key: Array,
 ) -> Expected:
-    """Simulate records at the optimum and their clipped gradients over the wander.
+    """Simulate records at the optimum and their clipped gradients where the iterates were.
 
-    Moves come in opposite pairs and the unclipped gradient at the optimum, whose mean is zero, is
-    taken off record by record, so that only what clipping and bending add is left to Monte Carlo.
+    Moves come in opposite pairs, and what goes with the unclipped gradient at the optimum, whose
+    mean is zero, is taken off (a control variate), so that little is left to Monte Carlo.
     ``covariates`` are made-up rows; their observed arguments are drawn anew.
     """
     records = target.simulate(key, frame.to_model(around.optimum), covariates)
-    points = around.optimum + jnp.concatenate([around.moves, -around.moves])
+    points = around.centre + jnp.concatenate([around.moves, -around.moves])
 
     def gradient(point: Array, record: Rows) -> Array:
         return jax.grad(lambda at: -target.log_likelihood(frame.to_model(at), record))(point)
@@ -99,22 +103,30 @@ def expect(
     at = points[jnp.arange(some) % len(points)]
     slopes = rows * jax.vmap(jax.jacfwd(clipped))(at, chosen).mean(0)
     response = rows * mean.T @ plain / len(mean)
+    centred = plain - plain.mean(0)
+    scatter = centred.T @ centred
+    ridge = (1e-6 * jnp.trace(scatter) / len(scatter) + 1e-30) * jnp.eye(len(scatter))
+    going_along = jnp.linalg.solve(scatter + ridge, centred.T @ mean).T
     return Expected(
         0.5 * (slopes + slopes.T) + prior_precision,
         0.5 * (response + response.T) + prior_precision,
         rows * jnp.cov(mean, rowvar=False).reshape(slopes.shape) + prior_precision,
-        rows * (mean - plain).mean(0),
+        rows * (mean.mean(0) - going_along @ plain.mean(0))
+        + prior_precision @ (around.centre - around.optimum),
         around.optimum,
     )
 
 
-def balanced_moves(rng: np.random.Generator, wander: np.ndarray) -> np.ndarray:
-    """Moves whose second moment is the iterates' exactly, not just on average: random rotations of
-    the axes times ``wander``, a square root of the iterates' covariance. Bias grows with that
-    moment, so it would otherwise be known to a half only."""
-    dim = len(wander)
-    turns = np.linalg.qr(rng.standard_normal((max(1, _MOVES // dim), dim, dim)))[0]
-    return np.sqrt(dim) * turns.reshape(-1, dim) @ wander.T
+def balanced_moves(rng: np.random.Generator, dim: int) -> np.ndarray:
+    """Standard normal moves, balanced: random rotations of the axes, so that their second moment is
+    far nearer to one than that of as many random ones, for bias grows with it. Lengths are the
+    quantiles that normal ones have, mean square kept: a clipped gradient bends differently near
+    and far."""
+    turns = np.linalg.qr(rng.standard_normal((-(-_MOVES // dim), dim, dim)))[0].reshape(-1, dim)
+    count = len(turns)
+    squares = chdtri(dim, 1 - (rng.permutation(count) + 0.5) / count)
+    lengths = np.sqrt(squares * dim / squares.mean())
+    return np.asarray(lengths[:, None] * turns)
 
 
 def optimum_prior(

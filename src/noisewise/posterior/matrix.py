@@ -26,6 +26,8 @@ _CURVATURE_DRAWS = 1000
 _EXACT_HESSIAN_DIM = 64
 _LARGEST_LOG = 12.0
 _WELL_KNOWN = 0.2
+_DECISIVE = np.log(100)
+"""Log evidence that it takes to give up what believed records expect: chance makes two of it."""
 
 
 class MatrixModel(NamedTuple):
@@ -94,6 +96,8 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
         if fits[-1].evidence < fits[0].evidence:
             break  # a wider prior only loses from here on
     best = max(fits, key=lambda fit: fit.evidence)
+    if model.expected is not None and best.evidence < fits[0].evidence + _DECISIVE:
+        best = fits[0]
     count = max(min(draws, 100), min(draws // 4, _CURVATURE_DRAWS))
     deviations = _deviations(best, dim, count, rng)
     curvature = best.root @ _exponential(deviations) @ best.root
@@ -257,16 +261,19 @@ def _optimum(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and precision of the optimum given each A and M: it is Gaussian.
 
-    Around the point c where things were simulated, the mean gradient at the mean iterate is
-    kappa (A (mean - c) + bias - M (phi* - c)), released with variance W / n.
+    With the optimum at c, for which things were simulated, the mean gradient is kappa G, or kappa
+    (G + (A - E[A]) (mean - c) - M (phi* - c)) with another optimum and curvature than expected. It
+    is released with variance W / n.
     """
     stats, n, kappa = model.statistics, float(model.statistics.steps), model.sampling_rate
-    around, bias = stats.parameters, np.zeros_like(stats.parameters)
-    if model.expected is not None:
-        around, bias = np.asarray(model.expected.optimum), np.asarray(model.expected.bias)
+    if model.expected is None:
+        known = responses @ stats.parameters
+    else:
+        around = np.asarray(model.expected.optimum)
+        known = (curvature - model.curvature) @ (stats.parameters - around)
+        known = known + np.asarray(model.expected.gradient) + responses @ around
     weighted = n * kappa * responses / variance
     precision = kappa * weighted @ responses + optimum_precision
-    known = curvature @ (stats.parameters - around) + bias + responses @ around
     pull = (weighted @ (kappa * known - stats.gradient)[..., None])[..., 0]
     pull = pull + optimum_precision @ model.prior_mean
     return np.linalg.solve(precision, pull[..., None])[..., 0], precision

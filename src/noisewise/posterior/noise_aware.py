@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from noisewise.dpvi import Assembly, Settings, Trace, TraceStatistics
-from noisewise.models import Frame, Rows, Target
+from noisewise.models import Rows
 from noisewise.posterior import exact, laplace, matrix, nuts
 from noisewise.posterior.averaging import Averaged, Pull, average, group_pulls
 from noisewise.posterior.burn_in import MOST_BURN_IN, BurnIn, find_burn_in, within_reach
-from noisewise.posterior.expected import (
-    JACOBIAN_RECORDS,
-    Expected,
-    Surroundings,
-    balanced_moves,
-    expect,
-    optimum_prior,
-)
+from noisewise.posterior.expected import JACOBIAN_RECORDS, Expected
+from noisewise.posterior.expected_many import expect_many
 from noisewise.posterior.methods import METHODS, check_method
 from noisewise.posterior.status import NoiseAwarePosterior, Status
 from noisewise.posterior.trace_model import Priors, TraceModel, paper_priors, planned_priors
 
 __all__ = ["METHODS", "Outcome", "Reference", "infer", "infer_many", "trace_model"]
 
-_ROUNDS = 3
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses."""
 
@@ -112,8 +102,13 @@ def infer_many(
     kept = [_keep(trace.leading(observed), settings) if trace.finite else None for trace in traces]
     expectations: list[Expected | None] = [None] * len(kept)
     if reference is not None and settings.full_curvature and settings.curvature is not None:
-        expectations = _expectations(
-            kept, assembly, settings, reference.rows, rngs, side_by_side or len(kept)
+        expectations = expect_many(
+            [None if part is None else part.statistics for part in kept],
+            assembly,
+            _prior_precision(assembly, settings),
+            reference.rows,
+            rngs,
+            side_by_side or len(kept),
         )
     outcomes = []
     for trace, part, expected, rng in zip(traces, kept, expectations, rngs, strict=True):
@@ -228,76 +223,6 @@ def _pulls(trace: Trace, assembly: Assembly, settings: Settings) -> dict[str, Pu
         return None
     both = {name: np.append(here, rule.target.dim + here) for name, here in groups.items()}
     return group_pulls(trace, settings.burn_in, both)
-
-
-def _expectations(
-    kept: Sequence[_Kept | None],
-    assembly: Assembly,
-    settings: Settings,
-    covariates: Rows,
-    rngs: Sequence[np.random.Generator],
-    width: int,
-) -> list[Expected | None]:
-    """What the model expects around every fit, its optimum moved by what is found a few times."""
-    alive = [(i, part) for i, part in enumerate(kept) if part is not None]
-    results: list[Expected | None] = [None] * len(kept)
-    if not alive:
-        return results
-    filled = [*alive, *[alive[-1]] * (width - len(alive))]
-    statistics = [part.statistics for _, part in filled]
-    mean = np.stack([part.parameters for part in statistics])
-    kappa = assembly.setting.sampling_rate
-    gradient = np.stack([part.gradient for part in statistics]) / kappa
-    spread = np.stack([part.spread / part.steps for part in statistics])
-    scale = 1e-9 * np.trace(spread, axis1=1, axis2=2)[:, None, None] + 1e-12
-    jitter = scale * np.eye(mean.shape[1])
-    wander = np.linalg.cholesky(spread + jitter)
-    turned = [balanced_moves(rngs[i], wander[place]) for place, (i, _) in enumerate(alive)]
-    moves = jnp.asarray(np.stack(turned + turned[-1:] * (width - len(alive))), jnp.float32)
-    reach = 4 * np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
-    prior = _prior_precision(assembly, settings)
-    seeds = [int(rngs[i].integers(2**31)) for i, _ in alive]
-    keys = jax.vmap(jax.random.PRNGKey)(np.array(seeds + seeds[-1:] * (width - len(alive))))
-    optimum = mean
-    for _ in range(_ROUNDS):
-        around = Surroundings(jnp.asarray(optimum, jnp.float32), moves)
-        found = _expect_many(
-            assembly.program.rule.target,
-            assembly.frame,
-            assembly.setting.grid.clip_norm,
-            assembly.setting.rows,
-            prior,
-            covariates,
-            around,
-            keys,
-        )
-        many = Expected(*(np.nan_to_num(np.asarray(part, float)) for part in found))
-        many = many._replace(
-            curvature=optimum_prior(many.curvature, prior)[0],
-            response=optimum_prior(many.response, prior)[0],
-        )
-        excess = (many.curvature @ (mean - optimum)[..., None])[..., 0] + many.bias - gradient
-        moved = optimum + np.linalg.solve(many.response, excess[..., None])[..., 0]
-        optimum = np.clip(moved, mean - reach, mean + reach)
-    for place, (i, _) in enumerate(alive):
-        results[i] = Expected(*(part[place] for part in many))
-    return results
-
-
-@partial(jax.jit, static_argnums=0)
-def _expect_many(
-    target: Target,
-    frame: Frame,
-    clip_norm: Any,
-    rows: Any,
-    prior: Any,
-    covariates: Rows,
-    around: Surroundings,
-    keys: Any,
-) -> Expected:
-    return jax.vmap(
-        lambda around, key: expect(target, frame, clip_norm, rows, prior, covariates, around, key)
-    )(around, keys)
 
 
 def _infer_optimum(
