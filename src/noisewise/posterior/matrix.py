@@ -108,7 +108,7 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
         _responses(model, curvature), model.prior_precision
     )
     chosen = rng.permutation(np.arange(draws) % count)
-    mean, precision = _optimum(model, variance, curvature, responses, optimum_precision)
+    mean, precision = _optimum(model, variance, responses, optimum_precision)
     inverse_roots = np.linalg.inv(np.swapaxes(np.linalg.cholesky(precision), -1, -2))
     shock = rng.standard_normal((draws, dim, 1))
     optimum = mean[chosen] + (inverse_roots[chosen] @ shock)[..., 0]
@@ -255,23 +255,21 @@ def _responses(model: MatrixModel, curvature: np.ndarray) -> np.ndarray:
 def _optimum(
     model: MatrixModel,
     variance: np.ndarray,
-    curvature: np.ndarray,
     responses: np.ndarray,
     optimum_precision: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and precision of the optimum given each A and M: it is Gaussian.
+    """Mean and precision of the optimum given each M: it is Gaussian.
 
-    With the optimum at c, for which things were simulated, the mean gradient is kappa G, or kappa
-    (G + (A - E[A]) (mean - c) - M (phi* - c)) with another optimum and curvature than expected. It
-    is released with variance W / n.
+    With the optimum at c, for which things were simulated, the mean gradient where the iterates
+    were is kappa G, and kappa (G - M (phi* - c)) with another: released with variance W / n. It does
+    not go through A, whose slope along the trace leans to one side in as few time constants.
     """
     stats, n, kappa = model.statistics, float(model.statistics.steps), model.sampling_rate
     if model.expected is None:
         known = responses @ stats.parameters
     else:
         around = np.asarray(model.expected.optimum)
-        known = (curvature - model.curvature) @ (stats.parameters - around)
-        known = known + np.asarray(model.expected.gradient) + responses @ around
+        known = np.asarray(model.expected.gradient) + responses @ around
     weighted = n * kappa * responses / variance
     precision = kappa * weighted @ responses + optimum_precision
     pull = (weighted @ (kappa * known - stats.gradient)[..., None])[..., 0]
