@@ -27,7 +27,7 @@ _EXACT_HESSIAN_DIM = 64
 _LARGEST_LOG = 12.0
 _WELL_KNOWN = 0.2
 _DECISIVE = np.log(100)
-"""Log evidence that it takes to give up what believed records expect: chance makes two of it."""
+"""Log evidence that it takes to give up what believed records expect: chance makes some."""
 
 
 class MatrixModel(NamedTuple):
@@ -261,8 +261,8 @@ def _optimum(
     """Mean and precision of the optimum given each M: it is Gaussian.
 
     With the optimum at c, for which things were simulated, the mean gradient where the iterates
-    were is kappa G, and kappa (G - M (phi* - c)) with another: released with variance W / n. It does
-    not go through A, whose slope along the trace leans to one side in as few time constants.
+    were is kappa G, and kappa (G - M (phi* - c)) with another: released with variance W / n. A has
+    no part in it: its estimate leans to one side in a trace of few time constants.
     """
     stats, n, kappa = model.statistics, float(model.statistics.steps), model.sampling_rate
     if model.expected is None:
