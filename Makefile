@@ -9,7 +9,7 @@ demo: $(VENV)/.demo
 	$(BIN)/noisewise demo
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -37,6 +37,7 @@ _RELATIVE_TOLERANCE = 2e-6
 _SEARCH_LIMIT = 60
 _LITTLE_NOISE = 2.0
 _COARSER = 8.0
+_SURELY_LEFT = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +161,13 @@ def calibrate(
         return math.log(max(spent, 1e-12)) - math.log(budget.epsilon)
 
     guess *= 2.0 if budget.adjacency == "replace-one" else 1.0
-    # Looks at a coarse grid are cheap and bring the search near: its noise is a little too much.
-    guess = _least_noise(partial(log_excess, _COARSER * width), guess, reach=1.02)
-    return _least_noise(partial(log_excess, width), guess, reach=1.0001)
+    coarse, reach = _COARSER * width, 1.02
+    # Looks at a coarse grid are cheap and bring the search near: its noise is a little too much. Not
+    # where it would already take the other releases for more than the budget.
+    spent = epsilon_spent(others, budget.delta, budget.adjacency, coarse) if others else 0.0
+    if spent < _SURELY_LEFT * budget.epsilon:
+        guess, reach = _least_noise(partial(log_excess, coarse), guess, reach), 1.0001
+    return _least_noise(partial(log_excess, width), guess, reach)
 
 
 def _search_width(epsilon: float, steps: int, noise_multiplier: float) -> float:

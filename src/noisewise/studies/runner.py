@@ -103,10 +103,11 @@ def _run_table(
         raise NoisewiseError(
             f"study {study.name} needs the folder of UCI's Adult files: --data DIR"
         )
+    # The group that takes longest first in every column, so that no process ends alone with it.
     tasks = [
         _Part(study, place, methods, count, draws, seed, folder)
-        for place in range(len(study.columns))
         for methods in _groups(study.methods)
+        for place in range(len(study.columns))
     ]
     jobs = _processes(jobs, len(tasks))
     start = time.perf_counter()
