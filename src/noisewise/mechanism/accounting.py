@@ -162,8 +162,8 @@ def calibrate(
 
     guess *= 2.0 if budget.adjacency == "replace-one" else 1.0
     coarse, reach = _COARSER * width, 1.02
-    # Looks at a coarse grid are cheap and bring the search near: its noise is a little too much. Not
-    # where it would already take the other releases for more than the budget.
+    # Looks at a coarse grid are cheap and bring the search near: its noise is a little too much.
+    # Not where that grid would take the other releases for more than the budget.
     spent = epsilon_spent(others, budget.delta, budget.adjacency, coarse) if others else 0.0
     if spent < _SURELY_LEFT * budget.epsilon:
         guess, reach = _least_noise(partial(log_excess, coarse), guess, reach), 1.0001

@@ -1,4 +1,4 @@
-"""What the model itself expects of the gradients near the fit: curvature, spread and bias.
+"""What the model itself expects of the gradients near the fit: their mean, slopes and spread.
 
 Records are made up from the model at the fitted parameters, with covariates from the schema: what
 was released goes in, no row does. The linear model of the trace is exact only for gradients that
@@ -41,7 +41,9 @@ class Surroundings(NamedTuple):
     centre: Array
     """Mean of the iterates."""
     moves: Array
-    """Moves away from it as far as the iterates wander, of `balanced_moves`."""
+    """Moves away from it to where gradients were taken: iterates wander, and the guide draws."""
+    doubts: Array
+    """Moves away from the optimum as far as it is not known; opposite ones are added to both."""
 
 
 class Expected(NamedTuple):
@@ -50,8 +52,8 @@ class Expected(NamedTuple):
     curvature: Any
     """A: mean slope of the gradient by the iterates, over their wander."""
     response: Any
-    """M: slope of the gradient by the truth, -E[psi u^T] over records, which says how much a
-    release knows. Without clipping or wander it is the curvature; clipping flattens A more."""
+    """M: minus the slope of the gradient by the truth, E[psi u^T] over records, which says how much
+    a release knows. Without clipping or wander it is the curvature; clipping flattens A more."""
     scatter: Any
     """B: covariance, over tables, of the gradient at the truth. M^-1 B M^-1 is theta's around the
     optimum; again the inverse curvature where nothing is clipped."""
@@ -79,7 +81,7 @@ def expect(
     mean is zero, is taken off (a control variate), so that little is left to Monte Carlo.
     ``covariates`` are made-up rows; their observed arguments are drawn anew.
     """
-    records = target.simulate(key, frame.to_model(around.optimum), covariates)
+    truths, records = _made_up(target, frame, covariates, around, key)
     points = around.centre + jnp.concatenate([around.moves, -around.moves])
 
     def gradient(point: Array, record: Rows) -> Array:
@@ -94,13 +96,14 @@ def expect(
     def add(total: Array, point: Array) -> tuple[Array, None]:
         return total + jax.vmap(clipped, (None, 0))(point, records), None
 
-    plain = jax.vmap(gradient, (None, 0))(around.optimum, records)
+    plain = jax.vmap(gradient)(truths, records)
     plain = jnp.where(jnp.isfinite(plain), plain, 0.0)
     total, _ = jax.lax.scan(add, jnp.zeros_like(plain), points)
     mean = total / len(points)
     some = min(JACOBIAN_RECORDS, len(plain))
     chosen = jax.tree.map(lambda column: column[:some], records)
-    at = points[jnp.arange(some) % len(points)]
+    # Truths take turns from record to record, points from round to round of them.
+    at = points[jnp.arange(some) // (2 * len(around.doubts)) % len(points)]
     slopes = rows * jax.vmap(jax.jacfwd(clipped))(at, chosen).mean(0)
     response = rows * mean.T @ plain / len(mean)
     centred = plain - plain.mean(0)
@@ -117,16 +120,40 @@ def expect(
     )
 
 
+def _made_up(
+    target: Target, frame: Frame, covariates: Rows, around: Surroundings, key: Array
+) -> tuple[Array, Rows]:
+    """Records, each with the truth that it was drawn at: truths around the optimum take turns."""
+    rows = len(next(iter(covariates.values())))
+    some = around.doubts[: max(1, rows // 2)]
+    truths = around.optimum + jnp.concatenate([some, -some])
+    turns = rows // len(truths)
+    grouped = {
+        name: jnp.swapaxes(
+            column[: turns * len(truths)].reshape(turns, len(truths), *column.shape[1:]), 0, 1
+        )
+        for name, column in covariates.items()
+    }
+    drawn = jax.vmap(lambda key, truth, table: target.simulate(key, frame.to_model(truth), table))(
+        jax.random.split(key, len(truths)), truths, grouped
+    )
+    records = {
+        name: jnp.swapaxes(column, 0, 1).reshape(-1, *column.shape[2:])
+        for name, column in drawn.items()
+    }
+    return jnp.tile(truths, (turns, 1)), records
+
+
 def balanced_moves(rng: np.random.Generator, dim: int) -> np.ndarray:
-    """Standard normal moves, balanced: random rotations of the axes, so that their second moment is
-    far nearer to one than that of as many random ones, for bias grows with it. Lengths are the
-    quantiles that normal ones have, mean square kept: a clipped gradient bends differently near
-    and far."""
+    """Standard normal moves, balanced: random rotations of the axes, made to have a second moment
+    of exactly one, for bias grows with it. In few dimensions lengths differ about as normal ones'
+    do: a clipped gradient bends differently near and far."""
     turns = np.linalg.qr(rng.standard_normal((-(-_MOVES // dim), dim, dim)))[0].reshape(-1, dim)
     count = len(turns)
     squares = chdtri(dim, 1 - (rng.permutation(count) + 0.5) / count)
-    lengths = np.sqrt(squares * dim / squares.mean())
-    return np.asarray(lengths[:, None] * turns)
+    moves = np.sqrt(squares)[:, None] * turns
+    root = np.linalg.cholesky(moves.T @ moves / count)
+    return np.asarray(np.linalg.solve(root, moves.T).T)
 
 
 def optimum_prior(

@@ -1,7 +1,9 @@
 """What the model expects around fits, each optimum moved a few times by what is found.
 
 Where a released gradient is not the one expected of an optimum, the optimum was elsewhere: Newton's
-method with the simulated response as its slope.
+method with the simulated response as its slope. Records are made up around the optimum as far as
+it is not known, which moves what it is found to be: squared residuals of a regression hold the
+doubt about all weights together.
 """
 
 from __future__ import annotations
@@ -64,11 +66,12 @@ def expect_many(
     seeds = {i: int(rngs[i].integers(2**31)) for i, _ in alive}
     keys = jax.vmap(jax.random.PRNGKey)(np.array([seeds[i] for i in places]))
     reach = _REACH * np.sqrt(np.diagonal(fits.spread, axis1=1, axis2=2))
-    optimum, doubt = fits.mean, np.zeros_like(fits.spread)
+    moves = directions @ np.swapaxes(np.linalg.cholesky(fits.spread), -1, -2)
+    optimum, doubts = fits.mean, np.zeros_like(moves)
     for _ in range(_ROUNDS):
-        # The optimum is not known: the iterates are as far from it as they wander, and that.
-        moves = directions @ np.swapaxes(np.linalg.cholesky(fits.spread + doubt), -1, -2)
-        around = Surroundings(*(jnp.asarray(p, jnp.float32) for p in (optimum, fits.mean, moves)))
+        around = Surroundings(
+            *(jnp.asarray(p, jnp.float32) for p in (optimum, fits.mean, moves, doubts))
+        )
         found = _simulated(
             assembly.program.rule.target,
             assembly.frame,
@@ -87,7 +90,8 @@ def expect_many(
         excess = (many.gradient - fits.gradient)[..., None]
         moved = optimum + np.linalg.solve(many.response, excess)[..., 0]
         optimum = np.clip(moved, fits.mean - reach, fits.mean + reach)
-        doubt = np.linalg.inv(prior + fits.steps[:, None, None] * _information(many, assembly))
+        known = prior + fits.steps[:, None, None] * _information(many, assembly)
+        doubts = directions @ np.linalg.inv(np.linalg.cholesky(known))
     for place, (i, _) in enumerate(alive):
         results[i] = Expected(*(part[place] for part in many))
     return results

@@ -102,7 +102,7 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
     deviations = _deviations(best, dim, count, rng)
     curvature = best.root @ _exponential(deviations) @ best.root
     # A trace that rejects the expected curvature casts doubt on all that was expected.
-    if best.log_sd > _WELL_KNOWN and len(model.log_curvature_sds) > 1:
+    if best is not fits[0]:
         model = model._replace(expected=None)
     responses, optimum_precision = optimum_prior(
         _responses(model, curvature), model.prior_precision
