@@ -30,7 +30,7 @@ __all__ = ["expect_many"]
 
 _ROUNDS = 3
 _REACH = 4.0
-"""How many of the iterates' sds from their mean the optimum is looked for."""
+"""How far from the mean iterate the optimum is looked for, in sds of where gradients were taken."""
 
 
 class _Fits(NamedTuple):
