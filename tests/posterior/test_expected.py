@@ -68,6 +68,21 @@ def test_wander_against_the_integral():
     assert found.gradient == pytest.approx(N * (np.exp(0.045) - 1), rel=0.05)
 
 
+def test_the_simulations_own_error():
+    """Variance of the expected gradient over 500 simulations: known to 6%, limits are five of
+    those, and 5% for the 256 records that each estimate is from."""
+    target = build_target(exponential, {"x": np.ones(4, np.float32)})
+    around = Surroundings(jnp.full(1, 0.7), jnp.full(1, 0.8), jnp.eye(1) * 0.1, jnp.zeros((1, 1)))
+    made_up = {"x": jnp.ones(256, jnp.float32)}
+
+    def once(key):
+        return expect(target, identity_frame(1), 0.8, N, WIDE, made_up, around, key)
+
+    found = jax.vmap(once)(jax.random.split(jax.random.PRNGKey(0), 500))
+    variance = np.var(np.asarray(found.gradient), ddof=1)
+    assert np.mean(np.asarray(found.gradient_error)) == pytest.approx(variance, rel=0.35)
+
+
 def test_iterates_away_from_the_optimum():
     """The mean gradient is N (exp(way) - 1), bent and all, and the plain gradient at the optimum
     goes along with every record's: the control variate leaves nothing to Monte Carlo, of which

@@ -97,7 +97,9 @@ def _gradient(
     def record_gradients(batch: Rows) -> Array:
         return rule.record_gradients(constants, parameters, noise, batch, share)
 
-    released = noisy_sum(record_gradients, rows, draws, setting.grid, *program.passes)
+    # GPUs multiply in ten bits otherwise: little beside the noise, but it does not average out.
+    with jax.default_matmul_precision("highest"):
+        released = noisy_sum(record_gradients, rows, draws, setting.grid, *program.passes)
     gradient = rule.complete(constants, parameters, noise, released)
     outside = rule.unclipped_gradient(constants, parameters) if program.clip_prior else public
     return gradient + setting.sampling_rate * outside

@@ -157,7 +157,8 @@ class Target:
     def simulate(self, key: Array, theta: Array, rows: Rows) -> Rows:
         """The rows with their observed arguments drawn anew from the model given ``theta``."""
         free = handlers.uncondition(handlers.substitute(self.model, data=self.constrain(theta)))
-        sites = handlers.trace(handlers.seed(free, key)).get_trace(**rows)
+        with jax.default_matmul_precision("highest"):  # what is drawn here counts as the truth
+            sites = handlers.trace(handlers.seed(free, key)).get_trace(**rows)
         drawn = {
             argument: sites[site]["value"].astype(jnp.asarray(rows[argument]).dtype)
             for argument, site in self.layout.observed_arguments

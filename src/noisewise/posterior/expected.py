@@ -60,6 +60,8 @@ class Expected(NamedTuple):
     gradient: Any
     """Mean gradient over the iterates if the optimum were the one simulated: A times their way from
     it in the linear model, and what bending and clipping change in that."""
+    gradient_error: Any
+    """Its variance by Monte Carlo, a coordinate each: what finitely many made-up records leave."""
     optimum: Any
     """For which all this was simulated."""
 
@@ -110,12 +112,13 @@ def expect(
     scatter = centred.T @ centred
     ridge = (1e-6 * jnp.trace(scatter) / len(scatter) + 1e-30) * jnp.eye(len(scatter))
     going_along = jnp.linalg.solve(scatter + ridge, centred.T @ mean).T
+    left = mean - plain @ going_along.T
     return Expected(
         0.5 * (slopes + slopes.T) + prior_precision,
         0.5 * (response + response.T) + prior_precision,
         rows * jnp.cov(mean, rowvar=False).reshape(slopes.shape) + prior_precision,
-        rows * (mean.mean(0) - going_along @ plain.mean(0))
-        + prior_precision @ (around.centre - around.optimum),
+        rows * left.mean(0) + prior_precision @ (around.centre - around.optimum),
+        rows**2 * left.var(0) / max(1, len(left) - 1 - left.shape[1]),
         around.optimum,
     )
 

@@ -129,6 +129,9 @@ def _simulated(
     around: Surroundings,
     keys: Any,
 ) -> Expected:
-    return jax.vmap(
-        lambda around, key: expect(target, frame, clip_norm, rows, prior, covariates, around, key)
-    )(around, keys)
+    with jax.default_matmul_precision("highest"):  # as in the fit
+        return jax.vmap(
+            lambda around, key: expect(
+                target, frame, clip_norm, rows, prior, covariates, around, key
+            )
+        )(around, keys)

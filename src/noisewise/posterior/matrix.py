@@ -261,8 +261,9 @@ def _optimum(
     """Mean and precision of the optimum given each M: it is Gaussian.
 
     With the optimum at c, for which things were simulated, the mean gradient where the iterates
-    were is kappa G, and kappa (G - M (phi* - c)) with another: released with variance W / n. A has
-    no part in it: its estimate leans to one side in a trace of few time constants.
+    were is kappa G, and kappa (G - M (phi* - c)) with another: released with variance W / n, and G
+    is simulated with an error of its own. A has no part in it: its estimate leans to one side in a
+    trace of few time constants.
     """
     stats, n, kappa = model.statistics, float(model.statistics.steps), model.sampling_rate
     if model.expected is None:
@@ -270,6 +271,7 @@ def _optimum(
     else:
         around = np.asarray(model.expected.optimum)
         known = np.asarray(model.expected.gradient) + responses @ around
+        variance = variance + n * kappa**2 * np.asarray(model.expected.gradient_error)
     weighted = n * kappa * responses / variance
     precision = kappa * weighted @ responses + optimum_precision
     pull = (weighted @ (kappa * known - stats.gradient)[..., None])[..., 0]
