@@ -53,11 +53,7 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
     rows = {name: np.ndarray(shape, kind, content) for name, shape, kind, content in sample}
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
-    target = Target(model, layout, example)
-    if isinstance(model, Glm):
-        target = GlmTarget(model, layout, example)
-    elif isinstance(model, Mixture):
-        target = MixtureTarget(model, layout, example)
+    target = _target_type(model)(model, layout, example)
     # One compilation instead of one for every operation.
     prior = jax.jit(lambda key: target.log_prior(target.sample_prior(key, 1)[0]))
     if not math.isfinite(float(prior(jax.random.PRNGKey(0)))):
@@ -65,3 +61,13 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
             "the model's log prior is not finite at a draw from its own prior: check its priors"
         )
     return target
+
+
+def _target_type(model: Callable[..., Any]) -> type[Target]:
+    """Ready-made models have closed forms; any other may name a `Target` of its own."""
+    if isinstance(model, Glm):
+        return GlmTarget
+    if isinstance(model, Mixture):
+        return MixtureTarget
+    named: type[Target] = getattr(model, "target_type", Target)
+    return named

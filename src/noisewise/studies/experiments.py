@@ -17,11 +17,11 @@ from noisewise.models.conjugate import (
     normal_regression,
 )
 from noisewise.studies.models import (
+    SoftplusRegression,
     beta_bernoulli_logit,
     dirichlet_categorical_ratios,
     gamma_exponential_softplus,
     log_ratios,
-    normal_regression_softplus,
     softplus_inverse,
 )
 
@@ -141,7 +141,7 @@ EXPERIMENTS = {
     ),
     "regression": Experiment(
         name="10-D regression",
-        model=normal_regression_softplus,
+        model=SoftplusRegression(),
         schema=_REGRESSION,
         ours=normal_regression,
         to_authors=lambda latents: np.concatenate(
