@@ -46,6 +46,15 @@ def test_without_clip_and_wander_everything_is_the_fisher_information():
     assert found.gradient == pytest.approx(0.0, abs=1e-3)
 
 
+def test_asymmetry_of_a_log_rate():
+    """M = N exp(iterate - truth), so that log |M| has the slope -1; the loss's third derivative is
+    N, with M^-1 one. Monte Carlo: the slope's terms have a variance of 172 over 262,144 records,
+    0.026, and the derivative's of 1 over 2048, 0.022; limits are five of those."""
+    found = expected(1e6, records=262_144)
+    assert found.lean == pytest.approx(-1.0, abs=0.13)
+    assert found.skew == pytest.approx(1.0, abs=0.11)
+
+
 @pytest.mark.parametrize("clip_norm", [0.8, 1.5])
 def test_clipping_against_the_integrals(clip_norm):
     """Gradient rate x - 1 with rate x standard exponential, clipped to +-C: integrals by hand."""
@@ -59,6 +68,10 @@ def test_clipping_against_the_integrals(clip_norm):
     variance = (clipped**2 * weight).sum() - (clipped * weight).sum() ** 2
     assert found.scatter == pytest.approx(N * variance, rel=0.03)
     assert found.curvature == pytest.approx(N * (t * inside * weight).sum(), rel=0.1)
+    # By the truth: E[psi u] at a truth moved by s has t exp(-s) in psi and t in u.
+    moved = np.clip(t * np.exp(-0.01) - 1, -clip_norm, clip_norm)
+    slope = ((moved - clipped) * plain * weight).sum() / (clipped * plain * weight).sum() / 0.01
+    assert found.lean == pytest.approx(slope, abs=0.1)
 
 
 def test_wander_against_the_integral():

@@ -159,7 +159,8 @@ def test_an_expected_gradient_that_is_not_known_widens_the_optimum():
     noise, error = np.full(2, 3.0), 0.5
     phi, g = linear_trace(np.eye(2), np.zeros(2), noise, 0.02, 2000, 0)
     still = np.zeros(2)
-    expected = Expected(np.eye(2), np.eye(2), np.eye(2), still, np.full(2, error), still)
+    one = np.eye(2)
+    expected = Expected(one, one, one, still, np.full(2, error), still, still, still)
     model = matrix_model(phi, g, noise, 0.01)._replace(expected=expected)
     found = matrix.infer(model, 4000, np.random.default_rng(0))
     sd = np.sqrt(noise**2 / (len(phi) * KAPPA**2) + error)

@@ -87,21 +87,30 @@ def learn_recalibration(ground: Ground, settings: Settings, fits: int) -> tuple[
     """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
 
     What these fits cannot tell from chance is left alone: it mends what is badly off. (Smaller
-    corrections, tried before, moved posteriors that had been right by a tenth of an sd.) Medians
-    and quantiles are used, so that one stray fit does not stretch everybody's error bars.
+    corrections, tried before, moved posteriors that had been right by a tenth of an sd.) What seems
+    off is looked at again in twice as many fresh fits, and only what they say is done: the largest
+    of many chances is large.
     """
     trial = _try(ground, settings, range(_FRESH, _FRESH + fits))
+    found = _corrections(trial, np.ones(ground.target.dim, bool))
+    if np.any(found != 0):
+        trial = _try(ground, settings, range(_FRESH + fits, _FRESH + 3 * fits))
+        found = _corrections(trial, np.any(found != 0, axis=0))
+    shift, log_stretch = found
+    return settings.with_recalibration(shift, np.exp(log_stretch)), trial.scores
+
+
+def _corrections(trial: Trial, suspected: np.ndarray) -> np.ndarray:
+    """Shifts and log stretches (2 x coordinates) of the suspected coordinates, zero for the others.
+
+    Medians and quantiles are used, so that one stray fit does not stretch everybody's error bars.
+    """
     low, middle, high = np.nanquantile(trial.z, (0.16, 0.5, 0.84), axis=0)
-    fewer = np.sqrt(max(trial.scores.good, 1))
-    shift = _beyond_chance(middle, _MEDIAN_ERROR / fewer)
-    stretch = np.exp(_beyond_chance(np.log((high - low) / 2), _SPREAD_ERROR / fewer))
-    return settings.with_recalibration(shift, stretch), trial.scores
-
-
-def _beyond_chance(estimate: np.ndarray, error: float) -> np.ndarray:
-    """The estimates that the largest of so many would seldom be by chance; zero for the rest."""
-    sigmas = ndtri(1 - _FALSE_ALARM / 2 / len(estimate))
-    return np.where(np.abs(estimate) > sigmas * error, estimate, 0.0)
+    estimates = np.stack([middle, np.log((high - low) / 2)])
+    errors = np.array([[_MEDIAN_ERROR], [_SPREAD_ERROR]]) / np.sqrt(max(trial.scores.good, 1))
+    # What the largest of so many would seldom be by chance.
+    sigmas = ndtri(1 - _FALSE_ALARM / 2 / suspected.sum())
+    return np.where(suspected & (np.abs(estimates) > sigmas * errors), estimates, 0.0)
 
 
 def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:

@@ -18,6 +18,7 @@ from jax import Array
 from scipy.special import chdtri
 
 from noisewise.models import Frame, Rows, Target
+from noisewise.posterior.asymmetry import finite, response_slope, third_derivative
 
 __all__ = [
     "JACOBIAN_RECORDS",
@@ -62,6 +63,10 @@ class Expected(NamedTuple):
     it in the linear model, and what bending and clipping change in that."""
     gradient_error: Any
     """Its variance by Monte Carlo, a coordinate each: what finitely many made-up records leave."""
+    lean: Any
+    """Slope of log |M| by the truth: where M is smaller, a release excludes less."""
+    skew: Any
+    """Third derivative of the loss, contracted with M^-1: theta's posterior is not symmetric."""
     optimum: Any
     """For which all this was simulated."""
 
@@ -98,8 +103,7 @@ def expect(
     def add(total: Array, point: Array) -> tuple[Array, None]:
         return total + jax.vmap(clipped, (None, 0))(point, records), None
 
-    plain = jax.vmap(gradient)(truths, records)
-    plain = jnp.where(jnp.isfinite(plain), plain, 0.0)
+    plain = finite(jax.vmap(gradient)(truths, records))
     total, _ = jax.lax.scan(add, jnp.zeros_like(plain), points)
     mean = total / len(points)
     some = min(JACOBIAN_RECORDS, len(plain))
@@ -107,18 +111,23 @@ def expect(
     # Truths take turns from record to record, points from round to round of them.
     at = points[jnp.arange(some) // (2 * len(around.doubts)) % len(points)]
     slopes = rows * jax.vmap(jax.jacfwd(clipped))(at, chosen).mean(0)
+    slopes = 0.5 * (slopes + slopes.T) + prior_precision
     response = rows * mean.T @ plain / len(mean)
+    response = 0.5 * (response + response.T) + prior_precision
     centred = plain - plain.mean(0)
     scatter = centred.T @ centred
     ridge = (1e-6 * jnp.trace(scatter) / len(scatter) + 1e-30) * jnp.eye(len(scatter))
     going_along = jnp.linalg.solve(scatter + ridge, centred.T @ mean).T
     left = mean - plain @ going_along.T
+    inverse = jnp.linalg.inv(response)
     return Expected(
-        0.5 * (slopes + slopes.T) + prior_precision,
-        0.5 * (response + response.T) + prior_precision,
+        slopes,
+        response,
         rows * jnp.cov(mean, rowvar=False).reshape(slopes.shape) + prior_precision,
         rows * left.mean(0) + prior_precision @ (around.centre - around.optimum),
         rows**2 * left.var(0) / max(1, len(left) - 1 - left.shape[1]),
+        rows * response_slope(gradient, truths, records, mean, plain, inverse),
+        rows * third_derivative(gradient, truths[:some], chosen, inverse),
         around.optimum,
     )
 

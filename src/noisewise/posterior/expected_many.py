@@ -18,6 +18,7 @@ import numpy as np
 
 from noisewise.dpvi import Assembly, TraceStatistics
 from noisewise.models import Frame, Rows, Target
+from noisewise.posterior.asymmetry import within_one_sd
 from noisewise.posterior.expected import (
     Expected,
     Surroundings,
@@ -92,6 +93,9 @@ def expect_many(
         optimum = np.clip(moved, fits.mean - reach, fits.mean + reach)
         known = prior + fits.steps[:, None, None] * _information(many, assembly)
         doubts = directions @ np.linalg.inv(np.linalg.cholesky(known))
+    many = many._replace(
+        lean=within_one_sd(many.lean, known), skew=2 * within_one_sd(many.skew / 2, many.response)
+    )
     for place, (i, _) in enumerate(alive):
         results[i] = Expected(*(part[place] for part in many))
     return results

@@ -276,6 +276,8 @@ def _optimum(
     precision = kappa * weighted @ responses + optimum_precision
     pull = (weighted @ (kappa * known - stats.gradient)[..., None])[..., 0]
     pull = pull + optimum_precision @ model.prior_mean
+    if model.expected is not None:
+        pull = pull - np.asarray(model.expected.lean)
     return np.linalg.solve(precision, pull[..., None])[..., 0], precision
 
 
