@@ -5,9 +5,14 @@ elsewhere, so is M, and with a flat prior the mean of the truth is
 
     c - C grad log |M|,        C the covariance of what the noise leaves unknown,
 
-once c is such that G's mean over N(c, C) is what was released (`expected_many`). And given the rows
-alone, theta's mean is beside the optimum by -1/2 M^-1 L'''[M^-1], L the loss. Both are of second
-order in the posterior's sd, but add up over coordinates: a tenth of an sd each with ten of them.
+once c is such that G's mean over N(c, C) is what was released (`expected_many`). But a truth that
+changes the slope A of the gradients along the iterates shows in the trace, too. Slopes of a trace
+lean to the steep side, because the iterates' mean is where the noise's mean has sent it: on average
+that adds C grad log |A|. What counts is the ratio |M| / |A|. And given the rows alone, theta's mean
+is beside the optimum by -1/2 M^-1 L'''[M^-1], L the loss.
+
+All this is of second order in the posterior's sd, but adds up over coordinates: a tenth of an sd
+with ten of them.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from jax import Array
 
 from noisewise.models import Rows
 
-__all__ = ["finite", "response_slope", "third_derivative", "within_one_sd"]
+__all__ = ["curvature_slope", "finite", "response_slope", "third_derivative", "within_one_sd"]
 
 Gradient = Callable[[Array, Rows], Array]
 """Of one record's loss, at a point."""
@@ -44,21 +49,27 @@ def response_slope(
     return (moved - (weighted * u).sum(1, keepdims=True) * u).mean(0)
 
 
-def third_derivative(gradient: Gradient, truths: Array, records: Rows, inverse: Array) -> Array:
-    """L'''[M^-1], a record's share: second derivatives of its gradient along the columns of a
-    root of M^-1, added up."""
+def curvature_slope(bends: Array, u: Array, inverse: Array) -> Array:
+    """Minus the slope of log |A| by the truth, a record's share; A = N E[bend] and its inverse."""
+    return (jnp.einsum("kij,ji->k", bends, inverse)[:, None] * u).mean(0)
 
-    def along(truth: Array, record: Rows, way: Array) -> Array:
+
+def third_derivative(gradient: Gradient, truths: Array, records: Rows, inverse: Array) -> Array:
+    """L'''[M^-1], a record's share: second derivatives of its gradient, along each axis and along
+    its row of M^-1."""
+
+    def along(truth: Array, record: Rows, axis: Array, way: Array) -> Array:
         def slope(at: Array) -> Array:
-            return jax.jvp(lambda here: gradient(here, record), (at,), (way,))[1]
+            return jax.jvp(lambda here: gradient(here, record), (at,), (axis,))[1]
 
         return jax.jvp(slope, (truth,), (way,))[1]
 
-    def add(total: Array, way: Array) -> tuple[Array, None]:
-        return total + finite(jax.vmap(along, (0, 0, None))(truths, records, way)).mean(0), None
+    def add(total: Array, ways: tuple[Array, Array]) -> tuple[Array, None]:
+        found = jax.vmap(along, (0, 0, None, None))(truths, records, *ways)
+        return total + finite(found).mean(0), None
 
-    columns = jnp.linalg.cholesky(inverse).T
-    return jax.lax.scan(add, jnp.zeros(len(inverse)), columns)[0]
+    ways = (jnp.eye(len(inverse)), inverse)
+    return jax.lax.scan(add, jnp.zeros(len(inverse)), ways)[0]
 
 
 def within_one_sd(pull: np.ndarray, precision: np.ndarray) -> np.ndarray:

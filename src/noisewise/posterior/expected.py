@@ -18,15 +18,22 @@ from jax import Array
 from scipy.special import chdtri
 
 from noisewise.models import Frame, Rows, Target
-from noisewise.posterior.asymmetry import finite, response_slope, third_derivative
+from noisewise.posterior.asymmetry import (
+    curvature_slope,
+    finite,
+    response_slope,
+    third_derivative,
+)
 
 __all__ = [
     "JACOBIAN_RECORDS",
     "Expected",
+    "Moments",
     "Surroundings",
     "balanced_moves",
-    "expect",
+    "expected",
     "optimum_prior",
+    "simulate",
 ]
 
 _MOVES = 32
@@ -45,6 +52,10 @@ class Surroundings(NamedTuple):
     """Moves away from it to where gradients were taken: iterates wander, and the guide draws."""
     doubts: Array
     """Moves away from the optimum as far as it is not known; opposite ones are added to both."""
+    inverse_response: Array
+    """M^-1, as far as it is known beforehand; zero leaves ``lean`` and ``skew`` zero."""
+    inverse_curvature: Array
+    """A^-1, likewise."""
 
 
 class Expected(NamedTuple):
@@ -64,29 +75,47 @@ class Expected(NamedTuple):
     gradient_error: Any
     """Its variance by Monte Carlo, a coordinate each: what finitely many made-up records leave."""
     lean: Any
-    """Slope of log |M| by the truth: where M is smaller, a release excludes less."""
+    """Slope of log |M| / |A| by the truth: where M is smaller, a release excludes less."""
     skew: Any
     """Third derivative of the loss, contracted with M^-1: theta's posterior is not symmetric."""
     optimum: Any
     """For which all this was simulated."""
 
 
+class Moments(NamedTuple):
+    """What is simulated, a record's share: psi is a record's clipped gradient, averaged over where
+    gradients were taken, and u its plain one at the truth."""
+
+    psi: Any
+    """Mean of psi."""
+    u: Any
+    """Mean of u."""
+    psi_u: Any
+    """E[psi u^T]."""
+    psi_psi: Any
+    """Covariance of psi."""
+    u_u: Any
+    """Covariance of u."""
+    bend: Any
+    """Mean slope of psi by the iterates."""
+    lean: Any
+    skew: Any
+
+
 @partial(jax.jit, static_argnums=0)
-def expect(
+def simulate(
     target: Target,
     frame: Frame,
     clip_norm: Array,
-    rows: Array,
-    prior_precision: Array,
     covariates: Rows,
     around: Surroundings,
     key: Array,
-) -> Expected:
-    """Simulate records at the optimum and their clipped gradients where the iterates were.
+) -> Moments:
+    """Make up records at the optimum, and take their clipped gradients where the iterates were.
 
-    Moves come in opposite pairs, and what goes with the unclipped gradient at the optimum, whose
-    mean is zero, is taken off (a control variate), so that little is left to Monte Carlo.
-    ``covariates`` are made-up rows; their observed arguments are drawn anew.
+    Moves come in opposite pairs, so that little is left to Monte Carlo. ``covariates`` are made-up
+    rows; their observed arguments are drawn anew. Nothing is solved or inverted in here: LAPACK
+    inside a compiled program can wait for its own threads for ever.
     """
     truths, records = _made_up(target, frame, covariates, around, key)
     points = around.centre + jnp.concatenate([around.moves, -around.moves])
@@ -103,33 +132,69 @@ def expect(
     def add(total: Array, point: Array) -> tuple[Array, None]:
         return total + jax.vmap(clipped, (None, 0))(point, records), None
 
-    plain = finite(jax.vmap(gradient)(truths, records))
-    total, _ = jax.lax.scan(add, jnp.zeros_like(plain), points)
-    mean = total / len(points)
-    some = min(JACOBIAN_RECORDS, len(plain))
+    u = finite(jax.vmap(gradient)(truths, records))
+    total, _ = jax.lax.scan(add, jnp.zeros_like(u), points)
+    psi = total / len(points)
+    some = min(JACOBIAN_RECORDS, len(u))
     chosen = jax.tree.map(lambda column: column[:some], records)
     # Truths take turns from record to record, points from round to round of them.
     at = points[jnp.arange(some) // (2 * len(around.doubts)) % len(points)]
-    slopes = rows * jax.vmap(jax.jacfwd(clipped))(at, chosen).mean(0)
-    slopes = 0.5 * (slopes + slopes.T) + prior_precision
-    response = rows * mean.T @ plain / len(mean)
-    response = 0.5 * (response + response.T) + prior_precision
-    centred = plain - plain.mean(0)
-    scatter = centred.T @ centred
-    ridge = (1e-6 * jnp.trace(scatter) / len(scatter) + 1e-30) * jnp.eye(len(scatter))
-    going_along = jnp.linalg.solve(scatter + ridge, centred.T @ mean).T
-    left = mean - plain @ going_along.T
-    inverse = jnp.linalg.inv(response)
-    return Expected(
-        slopes,
-        response,
-        rows * jnp.cov(mean, rowvar=False).reshape(slopes.shape) + prior_precision,
-        rows * left.mean(0) + prior_precision @ (around.centre - around.optimum),
-        rows**2 * left.var(0) / max(1, len(left) - 1 - left.shape[1]),
-        rows * response_slope(gradient, truths, records, mean, plain, inverse),
-        rows * third_derivative(gradient, truths[:some], chosen, inverse),
-        around.optimum,
+    bends = jax.vmap(jax.jacfwd(clipped))(at, chosen)
+    off_psi, off_u = psi - psi.mean(0), u - u.mean(0)
+    inverse = around.inverse_response
+    lean = response_slope(gradient, truths, records, psi, u, inverse)
+    return Moments(
+        psi.mean(0),
+        u.mean(0),
+        psi.T @ u / len(u),
+        off_psi.T @ off_psi / len(u),
+        off_u.T @ off_u / len(u),
+        bends.mean(0),
+        lean + curvature_slope(bends, u[:some], around.inverse_curvature),
+        third_derivative(gradient, truths[:some], chosen, inverse),
     )
+
+
+def expected(
+    found: Moments,
+    records: int,
+    rows: float,
+    prior_precision: np.ndarray,
+    centre: np.ndarray,
+    optimum: np.ndarray,
+) -> Expected:
+    """From a record's share to all ``rows``, with the prior; leading axes are fits.
+
+    What goes along with u, whose mean is zero, is taken off the mean gradient (a control variate).
+    """
+    response = rows * _symmetric(found.psi_u) + prior_precision
+    dim = response.shape[-1]
+    level = np.trace(found.u_u, axis1=-2, axis2=-1)[..., None, None] / dim
+    cross = found.psi_u - found.psi[..., :, None] * found.u[..., None, :]
+    along = np.linalg.solve(found.u_u + (1e-6 * level + 1e-30) * np.eye(dim), _turned(cross))
+    left = found.psi - (_turned(along) @ found.u[..., None])[..., 0]
+    variance = np.einsum("...ii->...i", found.psi_psi) - np.einsum(
+        "...ij,...ji->...i", cross, along
+    )
+    way = (prior_precision @ (centre - optimum)[..., None])[..., 0]
+    return Expected(
+        rows * _symmetric(found.bend) + prior_precision,
+        response,
+        rows * found.psi_psi + prior_precision,
+        rows * left + way,
+        rows**2 * np.maximum(variance, 0.0) / max(1, records - 1 - dim),
+        rows * found.lean,
+        rows * found.skew,
+        optimum,
+    )
+
+
+def _turned(matrix: np.ndarray) -> np.ndarray:
+    return np.swapaxes(matrix, -1, -2)
+
+
+def _symmetric(matrix: np.ndarray) -> np.ndarray:
+    return 0.5 * (matrix + _turned(matrix))
 
 
 def _made_up(

@@ -21,10 +21,12 @@ from noisewise.models import Frame, Rows, Target
 from noisewise.posterior.asymmetry import within_one_sd
 from noisewise.posterior.expected import (
     Expected,
+    Moments,
     Surroundings,
     balanced_moves,
-    expect,
+    expected,
     optimum_prior,
+    simulate,
 )
 
 __all__ = ["expect_many"]
@@ -53,8 +55,8 @@ def expect_many(
     rngs: Sequence[np.random.Generator],
     width: int,
 ) -> list[Expected | None]:
-    """`expect` for every fit that has statistics; ``width`` fills their number up, so that one
-    compilation serves groups of any size."""
+    """What is expected around every fit that has statistics; ``width`` fills their number up, so
+    that one compilation serves groups of any size."""
     alive = [(i, part) for i, part in enumerate(statistics) if part is not None]
     results: list[Expected | None] = [None] * len(statistics)
     if not alive:
@@ -69,25 +71,27 @@ def expect_many(
     reach = _REACH * np.sqrt(np.diagonal(fits.spread, axis1=1, axis2=2))
     moves = directions @ np.swapaxes(np.linalg.cholesky(fits.spread), -1, -2)
     optimum, doubts = fits.mean, np.zeros_like(moves)
+    inverses = (np.zeros_like(fits.spread), np.zeros_like(fits.spread))
     for _ in range(_ROUNDS):
-        around = Surroundings(
-            *(jnp.asarray(p, jnp.float32) for p in (optimum, fits.mean, moves, doubts))
-        )
+        parts = (optimum, fits.mean, moves, doubts, *inverses)
+        around = Surroundings(*(jnp.asarray(part, jnp.float32) for part in parts))
         found = _simulated(
             assembly.program.rule.target,
             assembly.frame,
             assembly.setting.grid.clip_norm,
-            assembly.setting.rows,
-            prior,
             covariates,
             around,
             keys,
         )
-        many = Expected(*(np.nan_to_num(np.asarray(part, float)) for part in found))
+        moments = Moments(*(np.nan_to_num(np.asarray(part, float)) for part in found))
+        records = len(next(iter(covariates.values())))
+        rows = float(assembly.setting.rows)
+        many = expected(moments, records, rows, prior, fits.mean, optimum)
         many = many._replace(
             curvature=optimum_prior(many.curvature, prior)[0],
             response=optimum_prior(many.response, prior)[0],
         )
+        inverses = (np.linalg.inv(many.response), np.linalg.inv(many.curvature))
         excess = (many.gradient - fits.gradient)[..., None]
         moved = optimum + np.linalg.solve(many.response, excess)[..., 0]
         optimum = np.clip(moved, fits.mean - reach, fits.mean + reach)
@@ -127,15 +131,12 @@ def _simulated(
     target: Target,
     frame: Frame,
     clip_norm: Any,
-    rows: Any,
-    prior: Any,
     covariates: Rows,
     around: Surroundings,
     keys: Any,
-) -> Expected:
+) -> Moments:
+    def one(around: Surroundings, key: Any) -> Moments:
+        return simulate(target, frame, clip_norm, covariates, around, key)
+
     with jax.default_matmul_precision("highest"):  # as in the fit
-        return jax.vmap(
-            lambda around, key: expect(
-                target, frame, clip_norm, rows, prior, covariates, around, key
-            )
-        )(around, keys)
+        return jax.vmap(one)(around, keys)
