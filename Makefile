@@ -26,7 +26,7 @@ REGRESSIONS ?= ../shared/data
 studies-small: $(VENV)/.dev
 	$(BIN)/noisewise study figure1
 	$(BIN)/noisewise study table1 --fits 60
-	$(BIN)/noisewise study table2 --fits 60 --epsilon 0.1 --epsilon 1
+	$(BIN)/noisewise study table2 --fits 60
 	$(BIN)/noisewise study table3 --fits 3 --data $(ADULT)
 	$(BIN)/noisewise study adult --fits 3 --epochs 100 --data $(ADULT)
 	$(BIN)/noisewise study full-rank --fits 3 --epochs 20

@@ -1,15 +1,16 @@
-"""Where a posterior is not symmetric about what a linear model finds: two shifts of its mean.
+"""Where a posterior is not symmetric about what a linear model finds: shifts of its mean.
 
-A release g = G(truth) + noise is read with the slope -M of G at the optimum c. Where the truth is
-elsewhere, so is M, and with a flat prior the mean of the truth is
+A released gradient is G(truth) plus scatter over tables (covariance B) plus noise, and is read with
+the slope -M of G at the optimum c. Where the truth is elsewhere, so are M and B. With a flat prior,
+the truth's posterior mean is
 
-    c - C grad log |M|,        C the covariance of what the noise leaves unknown,
+    c - C grad log |M| + M^-1 b,        C = M^-1 (noise + B) M^-1,    b_i = sum_jk d_j B_ik M^-1_kj,
 
-once c is such that G's mean over N(c, C) is what was released (`expected_many`). But a truth that
-changes the slope A of the gradients along the iterates shows in the trace, too. Slopes of a trace
-lean to the steep side, because the iterates' mean is where the noise's mean has sent it: on average
-that adds C grad log |A|. What counts is the ratio |M| / |A|. And given the rows alone, theta's mean
-is beside the optimum by -1/2 M^-1 L'''[M^-1], L the loss.
+once c is such that the mean of G over truths N(c, C) is what was released (`expected_many`); slopes
+are by the truth, at fixed iterates. Noise has one more part: a truth that changes the slope A of
+the gradients along the iterates shows in the trace, whose slopes lean to the steep side, because
+the iterates' mean is where the noise's mean has sent it. That adds the noise's part of C times
+grad log |A|, so that of noise the ratio |M| / |A| counts.
 
 All this is of second order in the posterior's sd, but adds up over coordinates: a tenth of an sd
 with ten of them.
@@ -26,7 +27,7 @@ from jax import Array
 
 from noisewise.models import Rows
 
-__all__ = ["curvature_slope", "finite", "response_slope", "third_derivative", "within_one_sd"]
+__all__ = ["curvature_slope", "finite", "response_slope", "scatter_slope", "within_one_sd"]
 
 Gradient = Callable[[Array, Rows], Array]
 """Of one record's loss, at a point."""
@@ -50,26 +51,14 @@ def response_slope(
 
 
 def curvature_slope(bends: Array, u: Array, inverse: Array) -> Array:
-    """Minus the slope of log |A| by the truth, a record's share; A = N E[bend] and its inverse."""
-    return (jnp.einsum("kij,ji->k", bends, inverse)[:, None] * u).mean(0)
+    """Slope of log |A| by the truth, a record's share; A = N E[bend] and its inverse."""
+    return -(jnp.einsum("kij,ji->k", bends, inverse)[:, None] * u).mean(0)
 
 
-def third_derivative(gradient: Gradient, truths: Array, records: Rows, inverse: Array) -> Array:
-    """L'''[M^-1], a record's share: second derivatives of its gradient, along each axis and along
-    its row of M^-1."""
-
-    def along(truth: Array, record: Rows, axis: Array, way: Array) -> Array:
-        def slope(at: Array) -> Array:
-            return jax.jvp(lambda here: gradient(here, record), (at,), (axis,))[1]
-
-        return jax.jvp(slope, (truth,), (way,))[1]
-
-    def add(total: Array, ways: tuple[Array, Array]) -> tuple[Array, None]:
-        found = jax.vmap(along, (0, 0, None, None))(truths, records, *ways)
-        return total + finite(found).mean(0), None
-
-    ways = (jnp.eye(len(inverse)), inverse)
-    return jax.lax.scan(add, jnp.zeros(len(inverse)), ways)[0]
+def scatter_slope(psi: Array, u: Array, inverse: Array) -> Array:
+    """b, a record's share, with M's inverse: dB = -N E[psi psi^T u] over centred psi."""
+    off = psi - psi.mean(0)
+    return -(off * ((off @ inverse) * u).sum(1, keepdims=True)).mean(0)
 
 
 def within_one_sd(pull: np.ndarray, precision: np.ndarray) -> np.ndarray:

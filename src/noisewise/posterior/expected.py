@@ -22,7 +22,7 @@ from noisewise.posterior.asymmetry import (
     curvature_slope,
     finite,
     response_slope,
-    third_derivative,
+    scatter_slope,
 )
 
 __all__ = [
@@ -53,7 +53,7 @@ class Surroundings(NamedTuple):
     doubts: Array
     """Moves away from the optimum as far as it is not known; opposite ones are added to both."""
     inverse_response: Array
-    """M^-1, as far as it is known beforehand; zero leaves ``lean`` and ``skew`` zero."""
+    """M^-1, as far as it is known beforehand; without it, slopes by the truth are zero."""
     inverse_curvature: Array
     """A^-1, likewise."""
 
@@ -77,7 +77,7 @@ class Expected(NamedTuple):
     lean: Any
     """Slope of log |M| / |A| by the truth: where M is smaller, a release excludes less."""
     skew: Any
-    """Third derivative of the loss, contracted with M^-1: theta's posterior is not symmetric."""
+    """M times how far theta's mean is beside the optimum, given the rows alone."""
     optimum: Any
     """For which all this was simulated."""
 
@@ -98,8 +98,9 @@ class Moments(NamedTuple):
     """Covariance of u."""
     bend: Any
     """Mean slope of psi by the iterates."""
-    lean: Any
-    skew: Any
+    response_slope: Any
+    curvature_slope: Any
+    scatter_slope: Any
 
 
 @partial(jax.jit, static_argnums=0)
@@ -142,7 +143,6 @@ def simulate(
     bends = jax.vmap(jax.jacfwd(clipped))(at, chosen)
     off_psi, off_u = psi - psi.mean(0), u - u.mean(0)
     inverse = around.inverse_response
-    lean = response_slope(gradient, truths, records, psi, u, inverse)
     return Moments(
         psi.mean(0),
         u.mean(0),
@@ -150,8 +150,9 @@ def simulate(
         off_psi.T @ off_psi / len(u),
         off_u.T @ off_u / len(u),
         bends.mean(0),
-        lean + curvature_slope(bends, u[:some], around.inverse_curvature),
-        third_derivative(gradient, truths[:some], chosen, inverse),
+        response_slope(gradient, truths, records, psi, u, inverse),
+        curvature_slope(bends, u[:some], around.inverse_curvature),
+        scatter_slope(psi, u, inverse),
     )
 
 
@@ -177,14 +178,16 @@ def expected(
         "...ij,...ji->...i", cross, along
     )
     way = (prior_precision @ (centre - optimum)[..., None])[..., 0]
+    scatter = rows * found.psi_psi + prior_precision
+    excluded = scatter @ np.linalg.solve(response, rows * found.response_slope[..., None])
     return Expected(
         rows * _symmetric(found.bend) + prior_precision,
         response,
-        rows * found.psi_psi + prior_precision,
+        scatter,
         rows * left + way,
         rows**2 * np.maximum(variance, 0.0) / max(1, records - 1 - dim),
-        rows * found.lean,
-        rows * found.skew,
+        rows * (found.response_slope - found.curvature_slope),
+        rows * found.scatter_slope - excluded[..., 0],
         optimum,
     )
 

@@ -96,9 +96,11 @@ def expect_many(
         moved = optimum + np.linalg.solve(many.response, excess)[..., 0]
         optimum = np.clip(moved, fits.mean - reach, fits.mean + reach)
         known = prior + fits.steps[:, None, None] * _information(many, assembly)
-        doubts = directions @ np.linalg.inv(np.linalg.cholesky(known))
+        around_it = inverses[0] @ many.scatter @ inverses[0]
+        unknown = np.linalg.cholesky(np.linalg.inv(known) + around_it)
+        doubts = directions @ np.swapaxes(unknown, -1, -2)
     many = many._replace(
-        lean=within_one_sd(many.lean, known), skew=2 * within_one_sd(many.skew / 2, many.response)
+        lean=within_one_sd(many.lean, known), skew=within_one_sd(many.skew, many.response)
     )
     for place, (i, _) in enumerate(alive):
         results[i] = Expected(*(part[place] for part in many))

@@ -309,8 +309,8 @@ def _curved(
 ) -> np.ndarray:
     """theta given optimum and curvature: N(optimum, A^-1).
 
-    Where clipping is expected to matter, A^-1 becomes the sandwich M^-1 B M^-1, and where the loss
-    is not symmetric, the mean is beside the optimum: by -1/2 M^-1 times its third derivative.
+    Where clipping is expected to matter, A^-1 becomes the sandwich M^-1 B M^-1, and where things
+    are not symmetric, the mean is beside the optimum.
     """
     shock = rng.standard_normal(found.optimum.shape)
     if found.curvature.ndim == 2:
@@ -320,5 +320,5 @@ def _curved(
         inverse = np.linalg.inv(np.linalg.cholesky(expected.response))
         shock = shock @ np.linalg.cholesky(inverse @ expected.scatter @ inverse.T).T
         beside = np.linalg.solve(roots, np.broadcast_to(expected.skew, shock.shape)[..., None])
-        shock = shock - 0.5 * beside[..., 0]
+        shock = shock + beside[..., 0]
     return found.optimum + np.linalg.solve(np.swapaxes(roots, -1, -2), shock[..., None])[..., 0]
