@@ -45,18 +45,19 @@ def test_right_error_bars_are_left_alone(learned):
 
 def test_what_a_second_round_does_not_find_was_chance(learned):
     first = z_scores(FITS, 0, shift=(0, 2, 0), stretch=(0.5, 1, 1))
-    shift, stretch, asked = learned(first, z_scores(2 * FITS, 1))
+    shift, stretch, asked = learned(first, z_scores(FITS, 1))
     assert not set(asked[0]) & set(asked[1])
     np.testing.assert_array_equal(shift, 0)
     np.testing.assert_array_equal(stretch, 1)
 
 
 def test_the_second_round_says_by_how_much(learned):
-    """Quantiles of 256 fits know a stretch to 6% and a median of sd 2 to 0.16: limits are four."""
+    """Quantiles of 128 fits know a stretch to 8.5% and a median to 0.11: limits are four of those.
+    What is right is left alone but for one seed in 400."""
     first = z_scores(FITS, 0, shift=(0, 2, 0), stretch=(3, 1, 1))
-    second = z_scores(2 * FITS, 1, shift=(0, 1, 1), stretch=(2, 1, 1))
+    second = z_scores(FITS, 1, shift=(0, 1, 1), stretch=(2, 1, 1))
     shift, stretch, _ = learned(first, second)
-    np.testing.assert_allclose(shift, [0, 1, 0], atol=0.32)
+    np.testing.assert_allclose(shift, [0, 1, 0], atol=0.44)
     assert shift[0] == shift[2] == 0  # what the first round did not suspect is not touched
-    assert stretch[0] == pytest.approx(2.0, rel=0.24)
+    assert stretch[0] == pytest.approx(2.0, rel=0.34)
     assert stretch[1] == stretch[2] == 1

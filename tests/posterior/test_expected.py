@@ -45,13 +45,16 @@ def found(clip_norm, wander=0.0, records=65_536, away=0.0, slopes=True, doubt=0.
     """What is expected of a log rate of 0.7; M^-1 and A^-1 are given from a round before. Without
     ``slopes`` A^-1 is not, and the lean is that of log |M| alone."""
     optimum, one, none = np.full(1, 0.7), np.eye(1), np.zeros((1, 1))
-    around = Surroundings(optimum, optimum + away, one * wander, one * doubt, none, none)
+    inverses = (none, none, none)
+    around = Surroundings(optimum, optimum + away, one * wander, one * doubt, *inverses)
     key = jax.random.PRNGKey(0)
     for _ in range(2):
         moments = simulated(clip_norm, around, records, key)
-        every = expected(moments, records, N, WIDE, around.centre, optimum)
-        flat = 1 / every.curvature if slopes else none
-        around = around._replace(inverse_response=1 / every.response, inverse_curvature=flat)
+        every = expected(moments, N, WIDE, around.centre, optimum)
+        steep, flat = 1 / every.response, 1 / every.curvature if slopes else none
+        around = around._replace(
+            inverse_response=steep, inverse_heard=steep, inverse_curvature=flat
+        )
     return every
 
 
@@ -131,10 +134,11 @@ def test_the_simulations_own_error():
     """Variance of the expected gradient over 500 simulations: known to 6%, limits are five of
     those, and 5% for the 256 records that each estimate is from."""
     zero = jnp.zeros((1, 1))
-    around = Surroundings(jnp.full(1, 0.7), jnp.full(1, 0.8), jnp.eye(1) * 0.1, zero, zero, zero)
+    where = (jnp.full(1, 0.7), jnp.full(1, 0.8), jnp.eye(1) * 0.1)
+    around = Surroundings(*where, zero, zero, zero, zero)
     keys = jax.random.split(jax.random.PRNGKey(0), 500)
     every = [
-        expected(simulated(0.8, around, 256, key), 256, N, WIDE, np.full(1, 0.8), np.full(1, 0.7))
+        expected(simulated(0.8, around, 256, key), N, WIDE, np.full(1, 0.8), np.full(1, 0.7))
         for key in keys
     ]
     variance = np.var([each.gradient for each in every], ddof=1)
@@ -236,12 +240,12 @@ def test_degrees_of_freedom_of_a_regression():
     optimum, moves, inverse = np.zeros(dim), balanced_moves(rng, dim), np.zeros((dim, dim))
     doubts = np.zeros_like(moves)
     for _ in range(3):
-        around = Surroundings(optimum, np.zeros(dim), moves[:1] * 0, doubts, inverse, inverse)
+        around = Surroundings(optimum, np.zeros(dim), moves[:1] * 0, doubts, *[inverse] * 3)
         around = Surroundings(*(jnp.asarray(part, jnp.float32) for part in around))
         key = jax.random.PRNGKey(1)
         moments = simulate(target, identity_frame(dim), 1e6, made_up, around, key)
         moments = jax.tree.map(lambda part: np.asarray(part, float), moments)
-        every = expected(moments, records, N, np.eye(dim) * 1e-9, np.zeros(dim), optimum)
+        every = expected(moments, N, np.eye(dim) * 1e-9, np.zeros(dim), optimum)
         inverse = np.linalg.inv(every.response)
         optimum = optimum + inverse @ every.gradient
         doubts = moves @ np.linalg.cholesky(inverse).T

@@ -86,6 +86,14 @@ def _gradient(
     program: Program, setting: Setting, rows: Rows, parameters: Array, key: Array, draws: Draws
 ) -> Array:
     """The private gradient of the loss times the sampling rate, for every parameter."""
+    # GPUs multiply in ten bits otherwise: little beside the noise, but it does not average out.
+    with jax.default_matmul_precision("highest"):
+        return _exact_gradient(program, setting, rows, parameters, key, draws)
+
+
+def _exact_gradient(
+    program: Program, setting: Setting, rows: Rows, parameters: Array, key: Array, draws: Draws
+) -> Array:
     rule, constants = program.rule, setting.constants
     noise = jax.random.normal(key, (program.draws, rule.target.dim))
     public = rule.public_gradient(constants, parameters, noise)
@@ -97,9 +105,7 @@ def _gradient(
     def record_gradients(batch: Rows) -> Array:
         return rule.record_gradients(constants, parameters, noise, batch, share)
 
-    # GPUs multiply in ten bits otherwise: little beside the noise, but it does not average out.
-    with jax.default_matmul_precision("highest"):
-        released = noisy_sum(record_gradients, rows, draws, setting.grid, *program.passes)
+    released = noisy_sum(record_gradients, rows, draws, setting.grid, *program.passes)
     gradient = rule.complete(constants, parameters, noise, released)
     outside = rule.unclipped_gradient(constants, parameters) if program.clip_prior else public
     return gradient + setting.sampling_rate * outside

@@ -120,9 +120,10 @@ class GlmTarget(Target):
     def prepare(self, rows: Rows, frame: Frame) -> Rows:
         """Design matrix and offsets in the frame's coordinates: once, not at every step."""
         design = jnp.asarray(rows["X"], jnp.float32)
-        offset = design @ frame.location[: self.width]
-        if frame.factor is not None:
-            design = design @ frame.factor[: self.width, : self.width]
+        with jax.default_matmul_precision("highest"):  # GPUs would round the table itself
+            offset = design @ frame.location[: self.width]
+            if frame.factor is not None:
+                design = design @ frame.factor[: self.width, : self.width]
         return {"X": design, "offset": offset, "y": jnp.asarray(rows["y"], jnp.float32)}
 
     def record_moments(

@@ -124,7 +124,8 @@ def plan(
 
     A cheap analytic guess comes first, then whole simulated fits: ``fits`` for each of a few
     designs, then ``recalibrate`` fresh ones with the winner, from which a shift and a stretch per
-    coordinate are learned and the forecast is made. ``fits=0`` leaves it at the guess, in seconds.
+    coordinate are learned (from as many again, where something seems off) and the forecast is made.
+    ``fits=0`` leaves it at the guess, in seconds.
 
     Covariates are made up from the schema, column by column, or taken from ``public_sample``.
 

@@ -88,13 +88,13 @@ def learn_recalibration(ground: Ground, settings: Settings, fits: int) -> tuple[
 
     What these fits cannot tell from chance is left alone: it mends what is badly off. (Smaller
     corrections, tried before, moved posteriors that had been right by a tenth of an sd.) What seems
-    off is looked at again in twice as many fresh fits, and only what they say is done: the largest
-    of many chances is large.
+    off is looked at again in as many fresh fits, and only what they say is done: the largest of
+    many chances is large.
     """
     trial = _try(ground, settings, range(_FRESH, _FRESH + fits))
     found = _corrections(trial, np.ones(ground.target.dim, bool))
     if np.any(found != 0):
-        trial = _try(ground, settings, range(_FRESH + fits, _FRESH + 3 * fits))
+        trial = _try(ground, settings, range(_FRESH + fits, _FRESH + 2 * fits))
         found = _corrections(trial, np.any(found != 0, axis=0))
     shift, log_stretch = found
     return settings.with_recalibration(shift, np.exp(log_stretch)), trial.scores
@@ -106,8 +106,10 @@ def _corrections(trial: Trial, suspected: np.ndarray) -> np.ndarray:
     Medians and quantiles are used, so that one stray fit does not stretch everybody's error bars.
     """
     low, middle, high = np.nanquantile(trial.z, (0.16, 0.5, 0.84), axis=0)
-    estimates = np.stack([middle, np.log((high - low) / 2)])
-    errors = np.array([[_MEDIAN_ERROR], [_SPREAD_ERROR]]) / np.sqrt(max(trial.scores.good, 1))
+    spread = (high - low) / 2
+    estimates = np.stack([middle, np.log(spread)])
+    errors = np.stack([_MEDIAN_ERROR * spread, np.full(len(spread), _SPREAD_ERROR)])
+    errors = errors / np.sqrt(max(trial.scores.good, 1))
     # What the largest of so many would seldom be by chance.
     sigmas = ndtri(1 - _FALSE_ALARM / 2 / suspected.sum())
     return np.where(suspected & (np.abs(estimates) > sigmas * errors), estimates, 0.0)

@@ -9,7 +9,7 @@ can be simulated, and taken off.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -51,9 +51,11 @@ class Surroundings(NamedTuple):
     moves: Array
     """Moves away from it to where gradients were taken: iterates wander, and the guide draws."""
     doubts: Array
-    """Moves away from the optimum as far as it is not known; opposite ones are added to both."""
+    """Moves away from it as far as the truth is not known; opposite ones are added to both."""
     inverse_response: Array
     """M^-1, as far as it is known beforehand; without it, slopes by the truth are zero."""
+    inverse_heard: Array
+    """The same, times the share of what is known that the release says; the prior says the rest."""
     inverse_curvature: Array
     """A^-1, likewise."""
 
@@ -75,7 +77,7 @@ class Expected(NamedTuple):
     gradient_error: Any
     """Its variance by Monte Carlo, a coordinate each: what finitely many made-up records leave."""
     lean: Any
-    """Slope of log |M| / |A| by the truth: where M is smaller, a release excludes less."""
+    """Slope of log(|M| / |A|) by the truth: where M is smaller, a release excludes less."""
     skew: Any
     """M times how far theta's mean is beside the optimum, given the rows alone."""
     optimum: Any
@@ -99,8 +101,15 @@ class Moments(NamedTuple):
     bend: Any
     """Mean slope of psi by the iterates."""
     response_slope: Any
+    heard_slope: Any
+    """The slope of log |M|, with M^-1 and with as much of it as the release says."""
     curvature_slope: Any
     scatter_slope: Any
+    records: Any
+    """How many were made up."""
+
+
+_Parts = TypeVar("_Parts", Moments, Expected)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -151,14 +160,15 @@ def simulate(
         off_u.T @ off_u / len(u),
         bends.mean(0),
         response_slope(gradient, truths, records, psi, u, inverse),
+        response_slope(gradient, truths, records, psi, u, around.inverse_heard),
         curvature_slope(bends, u[:some], around.inverse_curvature),
         scatter_slope(psi, u, inverse),
+        jnp.array(float(len(u))),
     )
 
 
 def expected(
     found: Moments,
-    records: int,
     rows: float,
     prior_precision: np.ndarray,
     centre: np.ndarray,
@@ -168,7 +178,9 @@ def expected(
 
     What goes along with u, whose mean is zero, is taken off the mean gradient (a control variate).
     """
-    response = rows * _symmetric(found.psi_u) + prior_precision
+    found = _without_infinities(found)
+    response = optimum_prior(rows * _symmetric(found.psi_u) + prior_precision, prior_precision)[0]
+    curvature = optimum_prior(rows * _symmetric(found.bend) + prior_precision, prior_precision)[0]
     dim = response.shape[-1]
     level = np.trace(found.u_u, axis1=-2, axis2=-1)[..., None, None] / dim
     cross = found.psi_u - found.psi[..., :, None] * found.u[..., None, :]
@@ -180,16 +192,23 @@ def expected(
     way = (prior_precision @ (centre - optimum)[..., None])[..., 0]
     scatter = rows * found.psi_psi + prior_precision
     excluded = scatter @ np.linalg.solve(response, rows * found.response_slope[..., None])
-    return Expected(
-        rows * _symmetric(found.bend) + prior_precision,
+    freedom = np.maximum(1.0, found.records[..., None] - 1 - dim)
+    every = Expected(
+        curvature,
         response,
         scatter,
         rows * left + way,
-        rows**2 * np.maximum(variance, 0.0) / max(1, records - 1 - dim),
-        rows * (found.response_slope - found.curvature_slope),
+        rows**2 * np.maximum(variance, 0.0) / freedom,
+        rows * (found.heard_slope - found.curvature_slope),
         rows * found.scatter_slope - excluded[..., 0],
         optimum,
     )
+    return _without_infinities(every)
+
+
+def _without_infinities(parts: _Parts) -> _Parts:
+    """Zero for what is beyond floats: such a fit is lost anyway, and must not take others along."""
+    return type(parts)(*(np.nan_to_num(part, posinf=0.0, neginf=0.0) for part in parts))
 
 
 def _turned(matrix: np.ndarray) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 Where a released gradient is not the one expected of an optimum, the optimum was elsewhere: Newton's
 method with the simulated response as its slope. Records are made up around the optimum as far as
-it is not known, which moves what it is found to be: squared residuals of a regression hold the
-doubt about all weights together.
+the truth is not known, which moves what is found: squared residuals of a regression hold the doubt
+about all weights together.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def expect_many(
     seeds = {i: int(rngs[i].integers(2**31)) for i, _ in alive}
     keys = jax.vmap(jax.random.PRNGKey)(np.array([seeds[i] for i in places]))
     reach = _REACH * np.sqrt(np.diagonal(fits.spread, axis1=1, axis2=2))
-    moves = directions @ np.swapaxes(np.linalg.cholesky(fits.spread), -1, -2)
+    moves = directions @ _turned(np.linalg.cholesky(fits.spread))
     optimum, doubts = fits.mean, np.zeros_like(moves)
-    inverses = (np.zeros_like(fits.spread), np.zeros_like(fits.spread))
+    inverses = (np.zeros_like(fits.spread),) * 3
     for _ in range(_ROUNDS):
         parts = (optimum, fits.mean, moves, doubts, *inverses)
         around = Surroundings(*(jnp.asarray(part, jnp.float32) for part in parts))
@@ -83,28 +83,29 @@ def expect_many(
             around,
             keys,
         )
-        moments = Moments(*(np.nan_to_num(np.asarray(part, float)) for part in found))
-        records = len(next(iter(covariates.values())))
-        rows = float(assembly.setting.rows)
-        many = expected(moments, records, rows, prior, fits.mean, optimum)
-        many = many._replace(
-            curvature=optimum_prior(many.curvature, prior)[0],
-            response=optimum_prior(many.response, prior)[0],
-        )
-        inverses = (np.linalg.inv(many.response), np.linalg.inv(many.curvature))
+        moments = Moments(*(np.asarray(part, float) for part in found))
+        many = expected(moments, float(assembly.setting.rows), prior, fits.mean, optimum)
+        inverse = np.linalg.inv(many.response)
+        # The optimum as far as the release says, and its prior, whose mean is the frame's zero.
+        told = fits.steps[:, None, None] * _information(many, assembly)
+        unknown = np.linalg.inv(told + optimum_prior(many.response, prior)[1])
+        heard = unknown @ told
         excess = (many.gradient - fits.gradient)[..., None]
-        moved = optimum + np.linalg.solve(many.response, excess)[..., 0]
+        moved = (heard @ (optimum[..., None] + inverse @ excess))[..., 0]
         optimum = np.clip(moved, fits.mean - reach, fits.mean + reach)
-        known = prior + fits.steps[:, None, None] * _information(many, assembly)
-        around_it = inverses[0] @ many.scatter @ inverses[0]
-        unknown = np.linalg.cholesky(np.linalg.inv(known) + around_it)
-        doubts = directions @ np.swapaxes(unknown, -1, -2)
+        around_it = inverse @ many.scatter @ inverse
+        doubts = directions @ _turned(np.linalg.cholesky(unknown + around_it))
+        inverses = (inverse, heard @ inverse, np.linalg.inv(many.curvature))
     many = many._replace(
-        lean=within_one_sd(many.lean, known), skew=within_one_sd(many.skew, many.response)
+        lean=within_one_sd(many.lean, unknown), skew=within_one_sd(many.skew, inverse)
     )
     for place, (i, _) in enumerate(alive):
         results[i] = Expected(*(part[place] for part in many))
     return results
+
+
+def _turned(matrices: np.ndarray) -> np.ndarray:
+    return np.swapaxes(matrices, -1, -2)
 
 
 def _gathered(statistics: list[TraceStatistics], width: int, assembly: Assembly) -> _Fits:

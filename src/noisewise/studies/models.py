@@ -135,7 +135,7 @@ class _SoftplusRegressionTarget(Target):
         self, frame: Frame, points: Array, noise: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`; the authors fit in the model's own coordinates."""
-        if frame.factor is not None:
+        if frame.factor is not None or frame.scale is not None:
             return super().record_moments(frame, points, noise, batch)
         theta, design = frame.to_model(points), batch["X"]
         variance, bent = jax.nn.softplus(theta[:, 0]), jax.nn.sigmoid(theta[:, 0])
