@@ -63,9 +63,9 @@ def read(noise, centre, gradient):
 @pytest.mark.parametrize("truth", [-0.8, 0.0, 0.8])
 @pytest.mark.parametrize("share", [0.3, 3.0])
 def test_the_mean_is_that_of_the_posterior(share, truth):
-    """``share`` is what the release says over what the prior says. Without lean and skew all six are
-    off, by 0.07 to 0.23 sds; with them by 0.045 at most, of which 0.01 is Monte Carlo (20,000 draws,
-    65,536 records)."""
+    """``share`` is what the release says over what the prior says. Without lean and skew all six
+    are off, by 0.07 to 0.23 sds; with them by 0.045 at most, of which 0.01 is Monte Carlo (20,000
+    draws, 65,536 records)."""
     slope = ROWS * expit(BASE) * expit(-BASE)
     noise = slope / np.sqrt(share)
     grid = np.linspace(-6, 6, 4001)
