@@ -124,8 +124,8 @@ def simulate(
     """Make up records at the optimum, and take their clipped gradients where the iterates were.
 
     Moves come in opposite pairs, so that little is left to Monte Carlo. ``covariates`` are made-up
-    rows; their observed arguments are drawn anew. Nothing is solved or inverted in here: LAPACK
-    inside a compiled program can wait for its own threads for ever.
+    rows; their observed arguments are drawn anew. Nothing is solved or inverted in here: with that,
+    XLA's thread pool waited for itself for ever (jaxlib 0.10.2, two cores, 51 coordinates).
     """
     truths, records = _made_up(target, frame, covariates, around, key)
     points = around.centre + jnp.concatenate([around.moves, -around.moves])
