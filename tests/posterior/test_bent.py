@@ -1,20 +1,17 @@
 """A bent model, read from one mean gradient: the posterior against quadrature."""
 
-from dataclasses import replace
-
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy.special import expit
 
-from noisewise.dpvi import Settings, TraceStatistics, assemble
-from noisewise.mechanism import Mechanism
+from noisewise.dpvi import TraceStatistics
 from noisewise.models import build_target
 from noisewise.posterior import matrix
 from noisewise.posterior.expected_many import expect_many
 from noisewise.posterior.noise_aware import _curved, _matrix_model
+from posterior.traces import unclipped
 
 ROWS, STEPS, KAPPA, WANDER = 5000, 1000, 1e-3, 0.2
 BASE = -1.5
@@ -29,23 +26,7 @@ def rare(x=None):
 def read(noise, centre, gradient):
     """Draws of the effect from iterates about ``centre`` with a mean gradient of all rows."""
     target = build_target(rare, {"x": np.zeros(4, np.float32)})
-    settings = Settings(
-        rule="means_only",
-        clip_norm=1e3,
-        sampling_rate=KAPPA,
-        steps=STEPS,
-        rate=0.01,
-        curvature=np.eye(1),
-        location=np.zeros(1),
-        prior_precision=np.eye(1),
-    )
-    multiplier = KAPPA * noise * np.sqrt(STEPS) / settings.clip_norm
-    mechanism = Mechanism(
-        clip_norm=1e3, sampling_rate=KAPPA, steps=STEPS, noise_multiplier=multiplier
-    )
-    assembly = assemble(settings, target, mechanism, ROWS, ROWS)
-    fixed = assembly.setting.constants._replace(fixed_scale=jnp.full(1, 1e-6))
-    assembly = replace(assembly, setting=assembly.setting._replace(constants=fixed))
+    settings, assembly = unclipped(target, ROWS, noise, STEPS, KAPPA, prior_precision=np.eye(1))
     spread = np.eye(1) * WANDER**2 * STEPS
     statistics = TraceStatistics(
         np.array(STEPS), np.full(1, centre), np.full(1, KAPPA * gradient), spread, 0 * spread,

@@ -1,7 +1,5 @@
 """What the model expects of its gradients, against closed forms."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,8 +8,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy.special import digamma
 
-from noisewise.dpvi import Settings, TraceStatistics, assemble
-from noisewise.mechanism import Mechanism
+from noisewise.dpvi import TraceStatistics
 from noisewise.models import build_target, identity_frame
 from noisewise.posterior.expected import (
     Surroundings,
@@ -21,6 +18,7 @@ from noisewise.posterior.expected import (
     simulate,
 )
 from noisewise.posterior.expected_many import expect_many
+from posterior.traces import unclipped
 
 N = 5000.0
 WIDE = np.eye(1) * 1e-9
@@ -184,23 +182,8 @@ def found_at_rest(model, doubt, wander, weights=20, rows=20_000):
     made_up = {"X": rng.standard_normal((rows, weights)), "y": np.zeros(rows)}
     made_up = {name: column.astype(np.float32) for name, column in made_up.items()}
     target = build_target(model, {name: column[:4] for name, column in made_up.items()})
-    dim, steps, kappa = weights + 1, 1000, 1e-3  # next to no scatter by sampling
-    settings = Settings(
-        rule="means_only",
-        clip_norm=1e3,
-        sampling_rate=kappa,
-        steps=steps,
-        rate=0.01,
-        curvature=np.eye(dim),
-        location=np.zeros(dim),
-    )
-    noise = kappa * rows * np.sqrt(steps * doubt) / settings.clip_norm
-    mechanism = Mechanism(
-        clip_norm=settings.clip_norm, sampling_rate=kappa, steps=steps, noise_multiplier=noise
-    )
-    assembly = assemble(settings, target, mechanism, rows, rows)
-    fixed = assembly.setting.constants._replace(fixed_scale=jnp.full(dim, 1e-6))
-    assembly = replace(assembly, setting=assembly.setting._replace(constants=fixed))
+    dim, steps = weights + 1, 1000
+    _, assembly = unclipped(target, rows, rows * np.sqrt(doubt), steps)
     still = np.eye(dim) * wander * steps
     statistics = TraceStatistics(np.array(steps), np.zeros(dim), np.zeros(dim), still, still, still)
     (found,) = expect_many(

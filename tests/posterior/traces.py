@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
 from noisewise.mechanism import Mechanism
-from noisewise.models import build_target
+from noisewise.models import Target, build_target
 from noisewise.models.conjugate import (
     beta_bernoulli,
     dirichlet_categorical,
@@ -105,3 +107,30 @@ def linear_trace(
         gradients.append(g)
         phi = phi - rate / kappa * g
     return np.array(parameters), np.array(gradients)
+
+
+def unclipped(
+    target: Target, rows: int, noise: float, steps: int = 1000, kappa: float = 1e-3, **more: object
+) -> tuple[Settings, Assembly]:
+    """A design in the model's own coordinates that clips nothing and whose guide is a point. Its
+    mean gradient of all rows is known up to ``noise``; there is next to no scatter by sampling."""
+    dim = target.dim
+    settings = Settings(
+        rule="means_only",
+        clip_norm=1e3,
+        sampling_rate=kappa,
+        steps=steps,
+        rate=0.01,
+        curvature=np.eye(dim),
+        location=np.zeros(dim),
+        **more,
+    )
+    mechanism = Mechanism(
+        clip_norm=settings.clip_norm,
+        sampling_rate=kappa,
+        steps=steps,
+        noise_multiplier=kappa * noise * np.sqrt(steps) / settings.clip_norm,
+    )
+    assembly = assemble(settings, target, mechanism, rows, rows)
+    fixed = assembly.setting.constants._replace(fixed_scale=jnp.full(dim, 1e-6))
+    return settings, replace(assembly, setting=assembly.setting._replace(constants=fixed))
