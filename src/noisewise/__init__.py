@@ -8,10 +8,14 @@ Budget(epsilon=1.0, delta=1e-06, adjacency='add-remove')
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from noisewise._pages import register_pages
 
 if TYPE_CHECKING:
     from noisewise._validate import NoisewiseError
+    from noisewise.coverage import Coverage, coverage
     from noisewise.data import Column, PublicSample, Schema, Table
     from noisewise.dpvi import Settings
     from noisewise.fitting import fit
@@ -20,28 +24,32 @@ if TYPE_CHECKING:
     from noisewise.posterior import Status
     from noisewise.result import Result
     from noisewise.synthetic import Combined, SyntheticTables, combine, synthesize
-    from noisewise.validation import Coverage, coverage
 
 __version__ = "0.1.0"
 
+
+def _load(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"noisewise.{module}"), name)
+
+
 _HOMES = {
     "Budget": "mechanism.budget",
-    "Certificate": "mechanism.ledger",
+    "Certificate": "mechanism.certificate",
     "Column": "data",
     "Combined": "synthetic.combining",
-    "Coverage": "validation.result",
+    "Coverage": "coverage.result",
     "NoisewiseError": "_validate",
     "Plan": "planning.plan",
     "PublicSample": "data",
-    "Result": "result",
+    "Result": "result.result",
     "Schema": "data",
     "Settings": "dpvi.settings",
     "Status": "posterior.status",
     "SyntheticTables": "synthetic.tables",
     "Table": "data",
     "combine": "synthetic.combining",
-    "coverage": "validation.runner",
-    "fit": "fitting",
+    "coverage": "coverage.runner",
+    "fit": "fitting.fit",
     "plan": "planning.plan",
     "synthesize": "synthetic.making",
 }
@@ -69,10 +77,19 @@ __all__ = [
 ]
 
 
+_PAGES = {
+    "Coverage": ("report.coverage_page", "write_coverage_page"),
+    "Plan": ("report.plan_page", "write_plan_page"),
+    "Result": ("report", "write_report"),
+    "SyntheticTables": ("report.fidelity_page", "write_fidelity_page"),
+}
+register_pages({subject: partial(_load, *home) for subject, home in _PAGES.items()})
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: `import noisewise` itself stays instant."""
     if name in _HOMES:
-        return getattr(importlib.import_module(f"noisewise.{_HOMES[name]}"), name)
+        return _load(_HOMES[name], name)
     raise AttributeError(f"module 'noisewise' has no attribute '{name}'")
 
 

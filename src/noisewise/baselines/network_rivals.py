@@ -17,7 +17,8 @@ from jax import Array
 
 from noisewise.dpvi import Settings
 from noisewise.guides import DiagonalGuide
-from noisewise.models import Network, Rows, Target, build_target
+from noisewise.data import Rows
+from noisewise.models import Network, Target, build_target
 
 __all__ = [
     "NetworkGuide",
@@ -139,7 +140,7 @@ def dp_vi_settings(weights: np.ndarray, epochs: int = 100) -> Settings:
         steps=8 * epochs,
         guide_draws=1,
         learning_rate=0.006,
-        boost=10.0,
+        initial_step_multiplier=10.0,
         burn_in=0.99,
         initial_free_scale=_FREE,
         full_curvature=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -9,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.models import Rows, Target, identity_frame
+from noisewise.data import PrivateRows, Rows
+from noisewise.models import Target, identity_frame
 
 __all__ = ["UnsafePosterior", "unsafe_posterior"]
 
@@ -23,25 +25,32 @@ class UnsafePosterior(NamedTuple):
     covariance: np.ndarray
 
 
-def unsafe_posterior(target: Target, rows: Rows) -> UnsafePosterior:
+def unsafe_posterior(target: Target, rows: PrivateRows) -> UnsafePosterior:
     """Laplace's approximation on all rows, no noise, no clipping: for comparison by the holder.
 
     The name says it: nothing that comes out of here is private.
     """
-    data = target.prepare(rows, identity_frame(target.dim))
     frame = identity_frame(target.dim)
-
-    def gradient(theta: Array) -> Array:
-        point, still = theta[None], jnp.zeros((1, target.dim))
-        records = target.record_moments(frame, point, still, data)[0].sum(0)
-        return records + target.prior_moments(frame, point, still)[0]
-
-    step = jax.jit(lambda theta: (gradient(theta), jax.jacfwd(gradient)(theta)))
+    data = target.prepare(rows.unsafe_columns(), frame)
     theta = target.sample_prior(jax.random.PRNGKey(0), 256).mean(0)
     for _ in range(_ITERATIONS):
-        slope, hessian = step(theta)
+        slope, hessian = _derivatives(target, theta, data)
         move = jnp.linalg.solve(hessian, slope)
         # Half a unit at most: far from the mode Newton's step can overshoot a log link.
         theta = theta - move * jnp.minimum(1.0, 0.5 / jnp.maximum(jnp.abs(move).max(), 1e-12))
-    covariance = np.linalg.inv(np.asarray(step(theta)[1], float))
+    covariance = np.linalg.inv(np.asarray(_derivatives(target, theta, data)[1], float))
     return UnsafePosterior(np.asarray(theta, float), covariance)
+
+
+@partial(jax.jit, static_argnums=0)
+def _derivatives(target: Target, theta: Array, data: Rows) -> tuple[Array, Array]:
+    """Gradient and Hessian of the negative log posterior; rows are an argument, for constants of
+    compiled code end up in JAX's compilation cache."""
+    frame = identity_frame(target.dim)
+
+    def gradient(theta: Array) -> Array:
+        point, zero = theta[None], jnp.zeros((1, target.dim))
+        records = target.record_moments(frame, point, zero, data)[0].sum(0)
+        return records + target.prior_moments(frame, point, zero)[0]
+
+    return gradient(theta), jax.jacfwd(gradient)(theta)

@@ -1,14 +1,25 @@
 """Tables and what is publicly known about them: a schema in, bounded arrays out.
 
 The first house of the street. `Schema` and `Encoder` are public knowledge and may be used anywhere;
-a `Table` holds rows, and only the mechanism may read them.
+a `Table` holds `PrivateRows`, which only the mechanism and the engine may open.
 """
 
 from noisewise.data.column import Column
 from noisewise.data.encoding import Encoder
 from noisewise.data.errors import DataError, SchemaError
+from noisewise.data.private import PrivateRows, Rows
 from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
 
-__all__ = ["Column", "DataError", "Encoder", "PublicSample", "Schema", "SchemaError", "Table"]
+__all__ = [
+    "Column",
+    "DataError",
+    "Encoder",
+    "PrivateRows",
+    "PublicSample",
+    "Rows",
+    "Schema",
+    "SchemaError",
+    "Table",
+]

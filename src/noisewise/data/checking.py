@@ -25,7 +25,7 @@ def bounded(column: Column, values: np.ndarray, *, clamp: bool, coded: bool = Fa
         column: What was declared.
         values: What was found, rows first.
         clamp: Move values outside the bounds to the nearer bound instead of refusing them.
-        coded: Categories come as integer codes, as in `Table.arrays`, rather than as their names.
+        coded: Categories come as integer codes, as in `Table.rows`, rather than as their names.
     """
     values = _shaped(column, values)
     if column.kind == "category":

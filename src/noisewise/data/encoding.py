@@ -94,7 +94,7 @@ class Encoder:
         return [column.name for column in self._design]
 
     def encode(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Encode arrays in the form of `Table.arrays` or `Schema.simulate`.
+        """Encode arrays in the form of `Table.rows` or `Schema.simulate`.
 
         Returns `X`, float32 of shape `(n, len(names))`, and, where there is a target, `y`, float32
         `(n,)`. Row `i` depends on record `i` only: what comes in as private rows goes out as

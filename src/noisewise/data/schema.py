@@ -176,7 +176,7 @@ class Schema:
 
         Real columns follow the normal with the declared mean and sd, truncated to the bounds, or
         are uniform on the bounds where none are declared; counts likewise, rounded. Categories come
-        as integer codes. The arrays have the types and shapes of `Table.arrays`.
+        as integer codes. The arrays have the types and shapes of `Table.rows`.
 
         >>> schema = Schema((Column(name="visits", kind="count", bounds=(0, 3)),))
         >>> schema.simulate(np.random.default_rng(0), 4)["visits"].dtype

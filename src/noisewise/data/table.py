@@ -11,6 +11,7 @@ import numpy as np
 from noisewise._validate import shown
 from noisewise.data.checking import bounded, is_constant
 from noisewise.data.errors import DataError
+from noisewise.data.private import PrivateRows
 from noisewise.data.reading import read_columns, read_file
 from noisewise.data.schema import Schema
 
@@ -41,8 +42,8 @@ class Table:
     >>> table = Table({"age": [31.5, 64.0, 47.2], "ill": [False, True, False]}, schema)
     >>> table
     Table(age: real in [0, 100]; ill: binary)
-    >>> table.arrays["ill"].dtype
-    dtype('int8')
+    >>> table.rows
+    PrivateRows(age, ill)
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Table:
     def from_arrays(
         cls, arrays: Mapping[str, Any], schema: Schema, *, allow_constant: bool = False
     ) -> Table:
-        """A table from arrays in the form of `Table.arrays`: category columns as integer codes.
+        """A table from arrays as `Table.rows` holds them: category columns as integer codes.
 
         This is how simulated arrays become a Table:
         `Table.from_arrays(schema.simulate(rng, n), schema)`.
@@ -104,7 +105,7 @@ class Table:
                     "or keep it with allow_constant=True"
                 )
         self._schema = schema
-        self._arrays = arrays
+        self._rows = PrivateRows(arrays)
 
     @property
     def schema(self) -> Schema:
@@ -112,18 +113,23 @@ class Table:
         return self._schema
 
     @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """**These are rows; only the mechanism may read them.**
+    def rows(self) -> PrivateRows:
+        """The rows, closed: only the mechanism and the engine may open them.
 
-        Read-only arrays by column name: real float64 `(n, *shape)`, count int64, binary int8,
-        category int32 codes in the order of the declared categories. Anything computed from them
-        has to be paid for.
+        Inside are read-only arrays by column name: real float64 `(n, *shape)`, count int64, binary
+        int8, category int32 codes in the order of the declared categories.
         """
-        return dict(self._arrays)
+        return self._rows
+
+    def own_columns(self, columns: Mapping[str, np.ndarray]) -> list[str]:
+        """Names of those columns that are this table's own, cell by cell: to refuse them as a
+        public sample."""
+        own = self._rows.unsafe_columns()
+        return [n for n, values in columns.items() if n in own and np.array_equal(values, own[n])]
 
     def __len__(self) -> int:
         """The number of rows; not public unless the schema declares it."""
-        return len(next(iter(self._arrays.values())))
+        return self._rows.true_count
 
     def __repr__(self) -> str:
         return f"Table({'; '.join(column.summary() for column in self._schema)})"

@@ -13,7 +13,7 @@ from noisewise.baselines import unsafe_posterior
 from noisewise.data import Schema, Table
 from noisewise.fitting import fit
 from noisewise.mechanism import Budget
-from noisewise.models import bind, build_target, logistic
+from noisewise.models import bind_model
 from noisewise.result import Result
 
 __all__ = ["Comparison", "load_table", "run"]
@@ -26,7 +26,7 @@ class Comparison(NamedTuple):
 
     name: str
     noise_aware: tuple[float, float, float]
-    plain: tuple[float, float, float]
+    noise_unaware: tuple[float, float, float]
     """Plain DPVI ignores the noise: NOT FOR RELEASE as error bars."""
     unsafe_non_private: tuple[float, float, float]
     """From the raw rows: NOT FOR RELEASE."""
@@ -52,19 +52,17 @@ def run(
     """Fit privately, and beside it the two ways that are not for release."""
     table = load_table()
     result = fit("logistic", table, budget=budget, target=_TARGET, progress=progress)
-    model = logistic()
-    view = bind(model, table.schema, _TARGET)
-    target = build_target(model, view.simulate(np.random.default_rng(0), 4))
-    unsafe = unsafe_posterior(target, view.rows(table.arrays))
+    bound = bind_model("logistic", table.schema, _TARGET)
+    unsafe = unsafe_posterior(bound.target, bound.view.private(table))
     reach = 1.959964 * np.sqrt(np.diag(unsafe.covariance))
-    aware, plain = result.summary(), result.summary(plain=True)
+    aware, unaware = result.summary(), result.summary(noise_unaware=True)
     rows = []
     for i, name in enumerate(aware.index):
         rows.append(
             Comparison(
                 name,
                 tuple(aware.loc[name, ["lower", "mean", "upper"]]),
-                tuple(plain.loc[name, ["lower", "mean", "upper"]]),
+                tuple(unaware.loc[name, ["lower", "mean", "upper"]]),
                 (unsafe.mode[i] - reach[i], unsafe.mode[i], unsafe.mode[i] + reach[i]),
             )
         )

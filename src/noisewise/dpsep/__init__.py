@@ -1,5 +1,6 @@
 """Expectation propagation, stochastic and differentially private."""
 
+from noisewise.dpsep.algorithm import DpSep, SepFit, SepNumbers
 from noisewise.dpsep.batched import adf_in_batches, ep_in_batches
 from noisewise.dpsep.divergence import (
     ExpectedDivergence,
@@ -10,16 +11,20 @@ from noisewise.dpsep.divergence import (
 )
 from noisewise.dpsep.family import Blocks, Diagonal, Family
 from noisewise.dpsep.glm import GlmSite, LinearSite, LogisticSite, ProbitSite, RegressionSite
-from noisewise.dpsep.inputs import Whitening, buy_whitening, scale_by_bounds
+from noisewise.dpsep.inputs import Whitening, buy_whitening, scale_by_bounds, whitening_cost
 from noisewise.dpsep.mixture import MixtureSite
+from noisewise.dpsep.models import SepDesign, SepRegression, sep_design
 from noisewise.dpsep.network import NetworkSite, Prediction
-from noisewise.dpsep.noise_aware import linear_interval, noise_aware, plain
+from noisewise.dpsep.noise_aware import linear_interval, noise_aware, noise_unaware
 from noisewise.dpsep.phases import (
     Phase,
-    certificate,
-    fit_phases_secure,
-    fit_phases_simulated,
+    assemble,
+    assemble_phases,
+    finish,
+    fit_secure,
+    fit_simulated,
     phase_mechanisms,
+    scale_noise,
 )
 from noisewise.dpsep.presets import (
     EPOCH_STEPS,
@@ -30,8 +35,7 @@ from noisewise.dpsep.presets import (
     network_reference,
     network_units,
 )
-from noisewise.dpsep.refit import understatement
-from noisewise.dpsep.run import Assembly, SepFit, assemble, fit_secure, fit_simulated, fit_unsafe
+from noisewise.dpsep.refit import variance_inflation
 from noisewise.dpsep.sequential import (
     adf,
     ep,
@@ -42,14 +46,15 @@ from noisewise.dpsep.sequential import (
 )
 from noisewise.dpsep.settings import Bounds, Rates, SepSettings
 from noisewise.dpsep.site import Gaussian, Natural, Site, SiteUpdates, kept_share, line_site
+from noisewise.dpsep.unsafe import fit_unsafe
 
 __all__ = [
     "EPOCH_STEPS",
     "NETWORK_TARGET_SD",
-    "Assembly",
     "Blocks",
     "Bounds",
     "Diagonal",
+    "DpSep",
     "ExpectedDivergence",
     "Family",
     "Gaussian",
@@ -65,6 +70,9 @@ __all__ = [
     "Rates",
     "RegressionSite",
     "SepFit",
+    "SepNumbers",
+    "SepDesign",
+    "SepRegression",
     "SepSettings",
     "Site",
     "SiteUpdates",
@@ -72,13 +80,12 @@ __all__ = [
     "adf",
     "adf_in_batches",
     "assemble",
+    "assemble_phases",
     "buy_whitening",
-    "certificate",
     "ep",
     "ep_in_batches",
     "expected_kl",
-    "fit_phases_secure",
-    "fit_phases_simulated",
+    "finish",
     "fit_secure",
     "fit_simulated",
     "fit_unsafe",
@@ -95,11 +102,14 @@ __all__ = [
     "network_reference",
     "network_units",
     "noise_aware",
+    "noise_unaware",
     "one_at_a_time",
     "paper_expression",
     "phase_mechanisms",
-    "plain",
     "random_passes",
     "scale_by_bounds",
-    "understatement",
+    "scale_noise",
+    "sep_design",
+    "variance_inflation",
+    "whitening_cost",
 ]

@@ -16,8 +16,9 @@ import numpy as np
 from jax import Array
 
 from noisewise._validate import integer_at_least
-from noisewise.dpsep.run import SepFit
-from noisewise.dpsep.site import Gaussian, Natural, Rows, Site
+from noisewise.data import Rows
+from noisewise.dpsep.algorithm import SepFit
+from noisewise.dpsep.site import Gaussian, Natural, Site
 
 __all__ = ["adf_in_batches", "ep_in_batches"]
 
@@ -95,11 +96,17 @@ def _passes(
         walk, _ = jax.lax.scan(later, walk, jnp.stack(keys))
     last = _posterior(site, walk)
     still = jnp.zeros_like(last.covariance)
-    return SepFit(last.mean, last.precision, last.covariance, walk.extra, still)
+    return SepFit(
+        mean=last.mean,
+        precision=last.precision,
+        covariance=last.covariance,
+        extra=walk.extra,
+        noise_covariance=still,
+    )
 
 
 def _posterior(site: Site, walk: _Walk) -> Gaussian:
-    """As in `engine.read`: never less certain than the prior in any direction."""
+    """As in `algorithm.read`: never less certain than the prior in any direction."""
     family = site.family
     least = family.least_eigenvalue(walk.prior.precision)
     precision = family.floored(walk.prior.precision + walk.total, least)

@@ -7,7 +7,7 @@ N(mu, v) of the linear predictor. Linear: exact. Probit: closed form. Logistic: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ from jax.scipy.stats import norm
 from scipy import special
 
 from noisewise._validate import NoisewiseError, integer_at_least, positive
+from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
-from noisewise.dpsep.site import Gaussian, Natural, Rows, SiteUpdates, line_site
+from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, kept_share, line_site
 
 __all__ = ["GlmSite", "LinearSite", "LogisticSite", "ProbitSite", "RegressionSite"]
 
@@ -34,6 +35,11 @@ class GlmSite:
     width: int
     prior_scale: float = 1.0
 
+    usual_residual = 2.0
+    """What a record's slope of log Z hardly exceeds, in noise sds: its gradient is that times x."""
+    usual_weight = 1.0
+    """What a record's minus second derivative of log Z hardly exceeds."""
+
     def __post_init__(self) -> None:
         integer_at_least("width", self.width, 1)
         positive("prior_scale", self.prior_scale, finite=True)
@@ -47,6 +53,10 @@ class GlmSite:
     def extras(self) -> int:
         """None."""
         return 0
+
+    def clipped_at(self, bound: float) -> GlmSite:
+        """The site where half squared residuals are clipped to ``bound`` noise variances."""
+        return self
 
     def prior(self, mean: Array, variance: Array) -> Natural:
         """N(0, prior_scale^2 I)."""
@@ -130,6 +140,10 @@ class RegressionSite(LinearSite):
         """Half the expected squared residual."""
         return 1
 
+    def clipped_at(self, bound: float) -> RegressionSite:
+        """See `GlmSite.clipped_at`."""
+        return replace(self, kept=kept_share(bound))
+
     def first_extra(self) -> Array:
         """That of the prior's middle."""
         return jnp.full(1, self.noise**2 / 2)
@@ -175,6 +189,9 @@ class ProbitSite(GlmSite):
 @dataclass(frozen=True)
 class LogisticSite(GlmSite):
     """P(y = 1) = 1/(1 + exp(-x'w)), y in {0, 1}."""
+
+    usual_residual = 1.0
+    usual_weight = 0.25
 
     def derivatives(
         self, mean: Array, variance: Array, y: Array, noise_variance: Array

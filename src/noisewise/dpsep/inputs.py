@@ -12,14 +12,16 @@ square about one. All of this needs rows: with a few hundred at epsilon 1 the no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from noisewise._validate import NoisewiseError, fraction, integer_at_least
-from noisewise.mechanism import Budget, Release, release_sum
+from noisewise.data import PrivateRows, Rows
+from noisewise.mechanism import Budget, Release, calibrate, release_sum
 
-__all__ = ["Whitening", "buy_whitening", "scale_by_bounds"]
+__all__ = ["Whitening", "buy_whitening", "scale_by_bounds", "whitening_cost"]
 
 _ROOM = 2.0
 _MOST_GAIN = 6.0
@@ -48,9 +50,25 @@ def scale_by_bounds(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np
     return (inside - (low + high) / 2) / ((high - low) / np.sqrt(12))
 
 
+def whitening_cost(
+    budget: Budget, *, rounds: int = 4, share: float = 0.1, what: str = "inputs"
+) -> tuple[Release, ...]:
+    """The ledger's lines of `buy_whitening`: known before anything is bought."""
+    integer_at_least("rounds", rounds, 1)
+    fraction("share", share)
+    noise = calibrate(_part(budget, share), 1.0, 1)
+    names = (f"second moments of the {what}, round {number + 1}" for number in range(rounds))
+    return tuple(Release(what=name, noise_multiplier=noise) for name in names)
+
+
+def _part(budget: Budget, share: float) -> Budget:
+    return replace(budget, epsilon=share * budget.epsilon)
+
+
 def buy_whitening(
-    X: np.ndarray,
-    rows: int,
+    rows: PrivateRows,
+    width: int,
+    public_count: int,
     budget: Budget,
     *,
     rounds: int = 4,
@@ -58,28 +76,34 @@ def buy_whitening(
     what: str = "inputs",
     insecure_seed: int | None = None,
 ) -> Whitening:
-    """Whiten inputs that were scaled by declared bounds; ``what`` is how the ledger calls them.
+    """Whiten inputs that were scaled by declared bounds.
 
-    Every round is one Gaussian release of (1, u)(1, u)' summed over the records u, at ``share`` of
-    the budget's epsilon on its own; put ``releases`` beside the fit's when calibrating. ``rows`` is
-    the public number of records.
+    Every round is one Gaussian release of (1, u)(1, u)' summed over the records u. Put the lines of
+    `whitening_cost` beside the fit's when calibrating.
+
+    Args:
+        rows: The inputs, as one column ``X`` (records x ``width``).
+        width: Number of inputs.
+        public_count: Number of records as everybody may know it.
+        budget: The whole one.
+        rounds: Releases.
+        share: Of the budget's epsilon, for each release on its own.
+        what: How the ledger calls the inputs.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
     """
-    integer_at_least("rounds", rounds, 1)
-    fraction("share", share)
-    width = X.shape[1]
+    lines = whitening_cost(budget, rounds=rounds, share=share, what=what)
+    part = _part(budget, share)
     centre, matrix = np.zeros(width), np.eye(width)
-    spread, releases = float(width), []
-    part = Budget(epsilon=share * budget.epsilon, delta=budget.delta, adjacency=budget.adjacency)
-    for number in range(rounds):
-        moments, noise, release = _second_moments(
-            (X - centre) @ matrix,
-            rows,
+    spread = float(width)
+    for line in lines:
+        found = release_sum(
+            rows.map(partial(_outer_products, centre, matrix)),
             1 + spread,
             part,
-            f"{what}, round {number + 1}",
-            insecure_seed,
+            what=line.what,
+            insecure_seed=insecure_seed,
         )
-        releases.append(release)
+        moments, noise = _matrix(found.total, width + 1) / public_count, found.noise_sd / public_count
         shift = moments[0, 1:]
         covariance = moments[1:, 1:] - np.outer(shift, shift)
         values, vectors = np.linalg.eigh(covariance)
@@ -91,28 +115,25 @@ def buy_whitening(
         spread = _ROOM * max(1.0, float(whitened.sum()))
     # The noisy values themselves sum up to the inputs' mean squared length without bias.
     length = max(1.0, width / _MOST_GAIN, float((values / raised).sum()))
-    return Whitening(centre, matrix * np.sqrt(width / length), tuple(releases))
+    return Whitening(centre, matrix * np.sqrt(width / length), lines)
 
 
-def _second_moments(
-    U: np.ndarray,
-    rows: int,
-    clip_norm: float,
-    budget: Budget,
-    name: str,
-    insecure_seed: int | None,
-) -> tuple[np.ndarray, float, Release]:
-    """Noisy mean of (1, u)(1, u)', the sd of a packed entry's noise, and the ledger line.
+def _outer_products(centre: np.ndarray, matrix: np.ndarray, rows: Rows) -> Rows:
+    """(1, u)(1, u)' of every record, packed so that a vector's L2 norm is its matrix's Frobenius
+    norm, by which `release_sum` shortens records."""
+    inputs = (np.asarray(rows["X"], float) - centre) @ matrix
+    ones = np.column_stack([np.ones(len(inputs)), inputs])
+    row, column, factor = _packing(ones.shape[1])
+    return {"products": ones[:, row] * ones[:, column] * factor}
 
-    A record is shortened until its outer product has norm at most ``clip_norm``.
-    """
-    ones = np.column_stack([np.ones(len(U)), U])
-    row, column = np.triu_indices(ones.shape[1])
-    # Packed as everywhere in this house: the L2 norm of a vector is its matrix's Frobenius norm.
-    factor = np.where(row == column, 1.0, np.sqrt(2.0))
-    products = ones[:, row] * ones[:, column] * factor
-    what = f"second moments of the {name}"
-    found = release_sum(products, clip_norm, budget, what=what, insecure_seed=insecure_seed)
-    moments = np.zeros((ones.shape[1],) * 2)
-    moments[row, column] = moments[column, row] = found.total / factor / rows
-    return moments, found.noise_sd / rows, found.release
+
+def _packing(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    row, column = np.triu_indices(size)
+    return row, column, np.where(row == column, 1.0, np.sqrt(2.0))
+
+
+def _matrix(packed: np.ndarray, size: int) -> np.ndarray:
+    row, column, factor = _packing(size)
+    found = np.zeros((size, size))
+    found[row, column] = found[column, row] = packed / factor
+    return found

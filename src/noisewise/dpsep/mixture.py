@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from noisewise._validate import integer_at_least, positive
+from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
-from noisewise.dpsep.site import Gaussian, Natural, Rows, SiteUpdates
+from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates
 
 __all__ = ["MixtureSite"]
 

@@ -19,8 +19,9 @@ from jax import Array
 from jax.scipy.stats import norm
 
 from noisewise._validate import integer_at_least, positive
+from noisewise.data import Rows
 from noisewise.dpsep.family import Diagonal
-from noisewise.dpsep.site import Gaussian, Natural, Rows, SiteUpdates, line_site
+from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, line_site
 
 __all__ = ["NetworkSite", "Prediction"]
 

@@ -2,7 +2,7 @@
 
 Plain DP-SEP reports N(m, Lambda^-1) as if m were the fixed point. It is the fixed point plus what
 noise and sampling did to it, whose covariance is known: the noise's law is public, and so is every
-step that it went through (`engine._spread`). Both uncertainties add: N(m, Lambda^-1 + that).
+step that it went through (`algorithm._spread`). Both uncertainties add: N(m, Lambda^-1 + that).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import numpy as np
 from scipy import stats
 
 from noisewise._validate import fraction
-from noisewise.dpsep.run import SepFit
+from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.site import Gaussian, Site
 
-__all__ = ["linear_interval", "noise_aware", "plain"]
+__all__ = ["linear_interval", "noise_aware", "noise_unaware"]
 
 
-def plain(fit: SepFit) -> Gaussian:
+def noise_unaware(fit: SepFit) -> Gaussian:
     """The posterior as DP-SEP reports it."""
     return Gaussian(fit.mean, fit.precision, fit.covariance)
 

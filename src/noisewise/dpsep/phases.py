@@ -1,40 +1,42 @@
-"""Fits in phases, each starting from the mean that the last one released, under one budget.
-
-A mixture needs it: started anywhere, a fit with the true, small sd often puts two components on one
-cluster. A first phase with a wider sd sees clusters as clouds, spreads the components over them,
-and hands over (deterministic annealing). Handing over a released mean costs nothing.
-"""
+"""Fits in phases: a site and how it is run, several times over, under one budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
+import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpsep.run import SepFit, assemble, fit_secure, fit_simulated
+from noisewise.data import PrivateRows, Rows
+from noisewise.dpsep.algorithm import DpSep, SepFit, SepNumbers
 from noisewise.dpsep.settings import SepSettings
-from noisewise.dpsep.site import Rows, Site
-from noisewise.mechanism import (
-    Budget,
-    Certificate,
-    DeviceSource,
-    Mechanism,
-    Release,
-    calibrate,
-    issue,
+from noisewise.dpsep.site import Site
+from noisewise.engine import (
+    Finished,
+    Run,
+    calibrate_phases,
+    release_numbers,
+    run_phases_secure,
+    run_phases_simulated,
 )
+from noisewise.mechanism import Budget, Grid, Mechanism, Passes, Release
+
+if TYPE_CHECKING:
+    from jax import Array
 
 __all__ = [
     "Phase",
-    "certificate",
-    "fit_phases_secure",
-    "fit_phases_simulated",
+    "assemble",
+    "assemble_phases",
+    "finish",
+    "fit_secure",
+    "fit_simulated",
     "phase_mechanisms",
+    "scale_noise",
 ]
 
 
@@ -44,99 +46,96 @@ class Phase(NamedTuple):
     site: Site
     settings: SepSettings
 
+    @property
+    def mechanism(self) -> Mechanism:
+        """What accounts for it, once it is calibrated."""
+        return self.settings.mechanism(self.site.extras)
+
 
 def phase_mechanisms(
-    phases: tuple[Phase, ...], budget: Budget, others: tuple[Release, ...] = ()
+    phases: Sequence[Phase], budget: Budget, others: tuple[Release, ...] = ()
 ) -> tuple[Mechanism, ...]:
-    """One mechanism per phase, all with the least noise multiplier that keeps everything together,
-    ``others`` included, within the budget."""
-    rates = {phase.settings.sampling_rate for phase in phases}
-    if len(rates) != 1:
-        raise NoisewiseError(f"phases must share one sampling rate, got {sorted(rates)}")
-    steps = sum(phase.settings.steps for phase in phases)
-    noise = calibrate(budget, rates.pop(), steps, others)
-    return tuple(
-        replace(phase.settings.mechanism(phase.site.extras), noise_multiplier=noise)
-        for phase in phases
+    """The phases' mechanisms with the least noise that keeps all of them, and ``others``, within
+    the budget."""
+    return calibrate_phases([phase.mechanism for phase in phases], budget, others)
+
+
+def assemble(phase: Phase, mechanism: Mechanism | None, public_count: int, initial: Any) -> Run:
+    """One phase ready to run from a public ``initial`` mean; no mechanism: no privacy."""
+    site, settings = phase
+    algorithm = DpSep(site, clip=mechanism is not None or math.isfinite(max(settings.bounds)))
+    norm = settings.clip_norm(site.extras)
+    passes, grid, scale = Passes(1, 1), Grid(norm, 1.0, 1.0), np.zeros(algorithm.released)
+    if mechanism is not None:
+        _check(mechanism, phase)
+        passes, grid, scale = release_numbers(algorithm, mechanism, public_count)
+    numbers = SepNumbers(
+        grid=grid,
+        noise_scale=jnp.asarray(scale, jnp.float32),
+        sampling_rate=settings.sampling_rate,
+        public_count=float(public_count),
+        bounds=jnp.asarray([settings.natural_bounds or settings.bounds, settings.bounds]),
+        weights=jnp.asarray(settings.weights, jnp.float32),
+        floor=settings.floor,
+        wander=settings.wander,
+    )
+    return Run(
+        algorithm=algorithm,
+        passes=passes,
+        sampling_rate=settings.sampling_rate,
+        numbers=numbers,
+        schedule=settings.rates(),
+        start=initial,
     )
 
 
-def certificate(
-    budget: Budget,
-    mechanisms: tuple[Mechanism, ...],
-    others: tuple[Release, ...] = (),
-    *,
-    insecure_seed: int | None = None,
-) -> Certificate:
-    """What all phases, and whatever was bought before, have spent."""
-    releases = tuple(
-        mechanism.release(f"sites, phase {number + 1}")
-        for number, mechanism in enumerate(mechanisms)
-    )
-    sources = {
-        "clip norms": "settings, none from data: each block of a site has one, all are accounted",
-        "noise": "AES in counter mode, keyed by the operating system",
-        "number of rows": "as passed: it must be public, or bought and among the releases",
-    }
-    void: tuple[str, ...] = ()
-    if insecure_seed is not None:
-        sources["noise"] = "a seed"
-        void = ("the noise comes from a seed that somebody may know",)
-    return issue(budget, (*others, *releases), sources, void)
+def _check(mechanism: Mechanism, phase: Phase) -> None:
+    """The mechanism must account what the settings release."""
+    settings, right = phase.settings, phase.mechanism
+    for name in ("clip_norm", "sampling_rate", "steps"):
+        found, expected = getattr(mechanism, name), getattr(right, name)
+        if not math.isclose(found, expected, rel_tol=1e-12):
+            raise NoisewiseError(
+                f"the mechanism's {name} is {found:g}, the settings say {expected:g}: "
+                "take it from phase.mechanism"
+            )
+    if not all(map(math.isfinite, (*settings.bounds, *(settings.natural_bounds or ())))):
+        raise NoisewiseError(f"a private run needs finite bounds, got {settings.bounds}")
 
 
-def fit_phases_secure(
-    phases: tuple[Phase, ...],
-    mechanisms: tuple[Mechanism, ...],
-    table: Rows,
-    rows: int,
-    initial: np.ndarray,
-    *,
-    insecure_seed: int | None = None,
-    progress: Callable[[int, np.ndarray], None] | None = None,
-) -> SepFit:
-    """All phases on real rows. ``rows`` is their public number; ``progress`` hears the steps done
-    and the mean that was released."""
-    count, done = len(next(iter(table.values()))), 0
-    for number, (phase, mechanism) in enumerate(zip(phases, mechanisms, strict=True)):
-        ready = assemble(phase.site, phase.settings, mechanism, rows, count, initial)
-        seed = None if insecure_seed is None else 1000 * insecure_seed + number
-        heard = None if progress is None else _after(progress, done)
-        fit = fit_secure(ready, table, count, insecure_seed=seed, progress=heard)
-        initial, done = fit.mean, done + phase.settings.steps
+def assemble_phases(
+    phases: Sequence[Phase], mechanisms: Sequence[Mechanism], public_count: int, initial: Any
+) -> list[Run]:
+    """All phases ready to run; the first starts at ``initial``, the others where the last ended."""
+    pairs = zip(phases, mechanisms, strict=True)
+    return [assemble(phase, mechanism, public_count, initial) for phase, mechanism in pairs]
+
+
+def scale_noise(run: Run, factor: Array | float) -> Run:
+    """The run with its noise times a factor of at most one: one compilation then serves many
+    budgets. (The mechanism's own noise decides how coarse the grid must be.)"""
+    numbers = run.numbers._replace(noise_scale=factor * run.numbers.noise_scale)
+    return replace(run, numbers=numbers)
+
+
+def finish(runs: Sequence[Run], finished: Sequence[Finished]) -> SepFit:
+    """What the last phase reports."""
+    fit: SepFit = runs[-1].algorithm.finish(runs[-1].numbers, finished[-1].state)
     return fit
 
 
-def _after(
-    progress: Callable[[int, np.ndarray], None], done: int
-) -> Callable[[int, np.ndarray], None]:
-    return lambda steps, mean: progress(done + steps, mean)
-
-
-def fit_phases_simulated(
-    phases: tuple[Phase, ...],
-    mechanisms: tuple[Mechanism, ...],
-    table: Rows,
-    initial: Array,
-    key: Array,
-    noise_factor: Array | float = 1.0,
+def fit_secure(
+    runs: Sequence[Run],
+    rows: PrivateRows,
+    *,
+    insecure_seed: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> SepFit:
-    """All phases on simulated rows, on the device: `jax.vmap` it over tables, starts and keys.
+    """All phases on rows about people."""
+    finished = run_phases_secure(runs, rows, insecure_seed=insecure_seed, progress=progress)
+    return SepFit(*(np.asarray(part) for part in finish(runs, finished)))
 
-    ``noise_factor``, at most one, multiplies the mechanisms' noise: one compilation then serves
-    many budgets. (The mechanisms' own noise decides how coarse the grid must be.)
-    """
-    count = len(next(iter(table.values())))
-    keys = jax.random.split(key, len(phases))
-    for phase, mechanism, one_key in zip(phases, mechanisms, keys, strict=True):
-        still = np.zeros(phase.site.family.dim)
-        ready = assemble(phase.site, phase.settings, mechanism, count, count, still)
-        source = DeviceSource(count, phase.settings.sampling_rate, ready.program.passes)
-        setting = ready.setting._replace(
-            noise_scale=noise_factor * ready.setting.noise_scale,
-            noise=noise_factor * ready.setting.noise,
-        )
-        ready = replace(ready, setting=setting, initial=initial)
-        fit = fit_simulated(ready, source, table, one_key)
-        initial = fit.mean
-    return fit
+
+def fit_simulated(runs: Sequence[Run], rows: Rows, key: Array) -> SepFit:
+    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys."""
+    return finish(runs, run_phases_simulated(runs, rows, key))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from noisewise.dpsep.glm import GlmSite, LogisticSite, RegressionSite
+from noisewise.dpsep.glm import GlmSite
 from noisewise.dpsep.mixture import MixtureSite
 from noisewise.dpsep.network import NetworkSite
 from noisewise.dpsep.phases import Phase
@@ -45,13 +45,13 @@ def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Pha
     twenty. |x| is what nineteen of twenty made-up records stay below. The mean moves slowly, a run
     being a dozen of its time constants: where curvature depends on the mean, wander is a bias.
     """
-    if isinstance(site, RegressionSite):
-        site = replace(site, kept=kept_share(_RESIDUAL))
+    site = site.clipped_at(_RESIDUAL)
     lengths = np.linalg.norm(np.asarray(design, float), axis=1)
     length = float(np.quantile(lengths, 0.95))
-    slope, peak = (1.0, 0.25) if isinstance(site, LogisticSite) else (2.0, 1.0)
     settings = SepSettings(
-        bounds=Bounds(slope * length, peak * length**2, _RESIDUAL),
+        bounds=Bounds(
+            site.usual_residual * length, site.usual_weight * length**2, _RESIDUAL
+        ),
         weights=(1.0, 0.5, 0.3),
         sampling_rate=0.1,
         steps=steps,

@@ -1,7 +1,7 @@
 """How far a network's fit is off, by fitting what it says once more.
 
 A network's weights are correlated, its posterior here is not, so the spread of its output is
-understated, and by how much depends on the table. That can be seen without a row: made-up targets
+understated, and by how much depends on the table. That can be seen without a row: simulated targets
 from the fitted network at standard normal inputs, which whitened ones resemble, are fitted in the
 same way with the same noise. The error of that fit is known, and so is what it reports of it
 (a parametric bootstrap, all of it post-processing).
@@ -9,40 +9,35 @@ same way with the same noise. The error of that fit is known, and so is what it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from noisewise.dpsep.network import NetworkSite
-from noisewise.dpsep.phases import Phase, fit_phases_simulated
-from noisewise.dpsep.run import SepFit
-from noisewise.mechanism import Mechanism
+from noisewise.dpsep.algorithm import SepFit
+from noisewise.dpsep.phases import fit_simulated
+from noisewise.engine import Run
 
-__all__ = ["understatement"]
+__all__ = ["variance_inflation"]
 
 _POINTS = 500
 
 
-def understatement(
-    phases: tuple[Phase, ...],
-    mechanisms: tuple[Mechanism, ...],
-    fit: SepFit,
-    rows: int,
-    initial: Array,
-    key: Array,
+def variance_inflation(
+    runs: Sequence[Run], site: NetworkSite, fit: SepFit, public_count: int, key: Array
 ) -> Array:
-    """Mean squared error of a made-up table's noise-aware fit over the variance that it reports.
+    """Mean squared error of a simulated table's noise-aware fit over the variance that it reports.
 
-    At least one: luck in a single made-up table should not make intervals narrower.
+    At least one: luck in a single simulated table should not make intervals narrower.
     """
-    site = phases[-1].site
-    assert isinstance(site, NetworkSite)
     key_x, key_y, key_new, key_fit = jax.random.split(key, 4)
     say = jax.vmap(lambda x: site.output(jnp.asarray(fit.mean), jnp.asarray(fit.covariance), x))
-    X = jax.random.normal(key_x, (rows, site.inputs))
-    sd = jnp.sqrt(site.noise_variance(jnp.asarray(fit.extra), rows))
-    y = say(X).mean + sd * jax.random.normal(key_y, (rows,))
-    again = fit_phases_simulated(phases, mechanisms, {"X": X, "y": y}, initial, key_fit)
+    X = jax.random.normal(key_x, (public_count, site.inputs))
+    sd = jnp.sqrt(site.noise_variance(jnp.asarray(fit.extra), public_count))
+    y = say(X).mean + sd * jax.random.normal(key_y, (public_count,))
+    again = fit_simulated(runs, {"X": X, "y": y}, key_fit)
     new = jax.random.normal(key_new, (_POINTS, site.inputs))
     spread = again.covariance + again.noise_covariance
     found = jax.vmap(lambda x: site.output(again.mean, spread, x))(new)

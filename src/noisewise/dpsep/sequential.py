@@ -22,8 +22,9 @@ from jax import Array
 from scipy.optimize import brentq
 
 from noisewise._validate import integer_at_least, positive
+from noisewise.data import Rows
 from noisewise.dpsep.family import Family
-from noisewise.dpsep.site import Gaussian, Natural, Rows, Site
+from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.mechanism import Budget, Certificate, Release, calibrate, issue
 from noisewise.mechanism.accounting import gaussian_limit
 

@@ -98,6 +98,14 @@ class SepSettings:
         tuples = ("bounds", "natural_bounds", "weights")
         return found | {name: None if found[name] is None else list(found[name]) for name in tuples}
 
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> SepSettings:
+        """Back from `to_dict`."""
+        given = dict(plain)
+        for name in ("bounds", "natural_bounds"):
+            given[name] = None if given[name] is None else Bounds(*given[name])
+        return cls(**given | {"weights": tuple(given["weights"])})
+
     def clip_norm(self, extras: int) -> float:
         """The joint clip norm sqrt(sum C_k^2) in scaled units: block k is clipped to its weight."""
         used = self.weights if extras else self.weights[:2]

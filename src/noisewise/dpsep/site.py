@@ -13,17 +13,17 @@ because the engine can release either form: the noise of Lambda_s never multipli
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import Array
 from scipy import special, stats
 
+from noisewise.data import Rows
 from noisewise.dpsep.family import Family
 
-__all__ = ["Gaussian", "Natural", "Rows", "Site", "SiteUpdates", "kept_share", "line_site"]
+__all__ = ["Gaussian", "Natural", "Site", "SiteUpdates", "kept_share", "line_site"]
 
-Rows = dict[str, Any]
 _LEAST_SHRINKAGE = 0.01
 
 

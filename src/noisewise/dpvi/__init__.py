@@ -1,30 +1,30 @@
-"""Differentially private variational inference: gradient rules, the scan, the trace."""
+"""Differentially private variational inference: gradient rules, the algorithm, the trace."""
 
+from noisewise.dpvi.algorithm import BLOCKS, Dpvi, DpviNumbers
 from noisewise.dpvi.aligned import Aligned
-from noisewise.dpvi.assemble import Assembly, assemble
+from noisewise.dpvi.assemble import assemble, noise_variance
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule
-from noisewise.dpvi.run import Program, Setting, pass_size_limit, run_secure, run_simulated
 from noisewise.dpvi.settings import RULES, Settings
 from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
-from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, merge
+from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, merge, trace_of
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 
 __all__ = [
+    "BLOCKS",
     "RULES",
     "Aligned",
     "AlignedNatural",
-    "Assembly",
     "BlockSums",
     "Constants",
+    "Dpvi",
+    "DpviNumbers",
     "FullTrace",
     "GradientRule",
     "MeansOnly",
     "Natural",
     "Preconditioned",
-    "Program",
-    "Setting",
     "Settings",
     "Trace",
     "TraceStatistics",
@@ -34,7 +34,6 @@ __all__ = [
     "decaying_schedule",
     "heuristic_step",
     "merge",
-    "pass_size_limit",
-    "run_secure",
-    "run_simulated",
+    "noise_variance",
+    "trace_of",
 ]

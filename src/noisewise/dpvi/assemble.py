@@ -1,27 +1,27 @@
-"""From settings to a program ready to run."""
+"""From settings to a run of the engine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.dpvi.algorithm import Dpvi, DpviNumbers
 from noisewise.dpvi.aligned import Aligned
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.dpvi.rule import Constants, GradientRule
-from noisewise.dpvi.run import BLOCKS, Program, Setting, pass_size_limit
 from noisewise.dpvi.settings import Settings
 from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
+from noisewise.engine import Run, release_numbers
 from noisewise.guides import DiagonalGuide, FullRankGuide
-from noisewise.mechanism import Mechanism, usual_passes
+from noisewise.mechanism import Mechanism
 from noisewise.models import Frame, Target, identity_frame, scaled_frame, whitened_frame
 
-__all__ = ["Assembly", "assemble", "build_rule"]
+__all__ = ["assemble", "build_rule", "noise_variance"]
 
 _PRIOR_SDS = 12.0
 _SHARE_POWER = 3
@@ -34,34 +34,18 @@ _WITH_SCALES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Assembly:
-    """Everything a run needs but the rows and the noise."""
+def noise_variance(run: Run) -> np.ndarray:
+    """(sigma C / beta)^2: the known variance of every observed gradient, one each.
 
-    program: Program
-    setting: Setting
-    initial: np.ndarray
-    schedule: np.ndarray
-    frame: Frame
-
-    def block_schedule(self) -> np.ndarray:
-        """The schedule in blocks of equal length, a row each, for `run_simulated`; what does not
-        divide is left off the end of a simulation."""
-        length = max(1, len(self.schedule) // BLOCKS)
-        return self.schedule[: length * (len(self.schedule) // length)].reshape(-1, length)
-
-    @property
-    def noise_variance(self) -> np.ndarray:
-        """(sigma C / beta)^2: the known variance of every observed gradient, one each.
-
-        These are the first of the parameters. Where scales follow by post-processing they have no
-        entry: their noise is the means', times a factor that changes from step to step. For
-        natural rules it is the variance of the natural gradients.
-        """
-        unit = self.setting.grid.clip_norm / self.setting.grid.points
-        first = slice(self.program.rule.observed)
-        scale = np.asarray(self.setting.noise_scale, float)[first] * unit
-        return (scale / np.asarray(self.setting.constants.precondition, float)[first]) ** 2
+    These are the first of the parameters. Where scales follow by post-processing they have no
+    entry: their noise is the means', times a factor that changes from step to step. For natural
+    rules it is the variance of the natural gradients.
+    """
+    numbers = run.numbers
+    unit = numbers.grid.clip_norm / numbers.grid.points
+    first = slice(run.algorithm.rule.observed)
+    scale = np.asarray(numbers.noise_scale, float)[first] * unit
+    return (scale / np.asarray(numbers.constants.precondition, float)[first]) ** 2
 
 
 def build_rule(settings: Settings, target: Target) -> GradientRule:
@@ -81,42 +65,55 @@ def _guide(settings: Settings, target: Target) -> Any:
 
 
 def assemble(
-    settings: Settings, target: Target, mechanism: Mechanism, rows: int, row_count: int
-) -> Assembly:
+    settings: Settings,
+    target: Target,
+    mechanism: Mechanism,
+    public_count: int,
+    *,
+    keep_steps: bool = False,
+) -> Run:
     """Put rule, frame, grid, step sizes and schedule together.
 
-    ``rows`` is the public number of rows and may enter numbers; ``row_count`` is the true one and
-    only shapes arrays.
+    Args:
+        settings: How the fit goes.
+        target: The model.
+        mechanism: Calibrated: clip norm, sampling rate, steps and noise.
+        public_count: The number of rows as everybody may know it.
+        keep_steps: Keep every step's iterate and gradient, not only sums over blocks.
     """
     rule = build_rule(settings, target)
     frame = _frame(settings, target)
     precondition = np.ones(rule.parameters, np.float32)
     if settings.rule == "preconditioned" and not settings.by_slope:
         precondition[target.dim :] = settings.precondition
-    most = pass_size_limit(rule.released, settings.guide_draws)
-    program = Program(
+    algorithm = Dpvi(
         rule=rule,
         draws=settings.guide_draws,
-        passes=usual_passes(row_count, mechanism.sampling_rate, most),
         matrix=target.dim if settings.keeps_matrix else 0,
         clip_prior=settings.clip_prior,
         optimiser=_optimiser(settings),
+        keep_steps=keep_steps,
     )
-    grid = mechanism.grid(rule.released, rows)
-    setting = Setting(
-        constants=Constants(frame, jnp.asarray(precondition), jnp.ones(target.dim)),
-        grid=grid,
-        noise_scale=jnp.full(rule.released, mechanism.noise * grid.points, jnp.float32),
+    release = release_numbers(algorithm, mechanism, public_count)
+    step_size = _step_size(settings, mechanism, precondition, target.dim)
+    numbers = DpviNumbers(
+        grid=release.grid,
+        noise_scale=jnp.asarray(release.noise_scale),
         sampling_rate=mechanism.sampling_rate,
-        rows=float(rows),
-        step_size=jnp.asarray(
-            _step_size(settings, mechanism, precondition, target.dim), jnp.float32
-        ),
-        early=jnp.asarray(_early(settings, rule, frame), jnp.float32),
+        public_count=float(public_count),
+        constants=Constants(frame, jnp.asarray(precondition), jnp.ones(target.dim)),
+        step_size=jnp.asarray(step_size, jnp.float32),
+        warm_up_exponent=jnp.asarray(_warm_up_exponent(settings, rule, frame), jnp.float32),
         limit=jnp.asarray(_limit(settings, rule, frame), jnp.float32),
     )
-    schedule = decaying_schedule(settings.steps, settings.boost, settings.burn_in)
-    return Assembly(program, setting, _initial(settings, rule, frame), schedule, frame)
+    return Run(
+        algorithm=algorithm,
+        passes=release.passes,
+        sampling_rate=mechanism.sampling_rate,
+        numbers=numbers,
+        schedule=decaying_schedule(settings.steps, settings.initial_step_multiplier, settings.burn_in),
+        start=_start(settings, rule, frame),
+    )
 
 
 def _frame(settings: Settings, target: Target) -> Frame:
@@ -147,12 +144,12 @@ def _step_size(
     if settings.step_factor is not None:
         step = heuristic_step(mechanism.noise, mechanism.clip_norm, settings.steps, parameters)
         return share * step * settings.step_factor * precondition
-    assert settings.rate is not None  # Settings checks that one of the three is there
+    assert settings.contraction_rate is not None  # Settings checks that one of the three is there
     # In the whitened frame the simulated curvature is one.
-    return share * curvature_step(settings.rate, mechanism.sampling_rate, 1.0)
+    return share * curvature_step(settings.contraction_rate, mechanism.sampling_rate, 1.0)
 
 
-def _early(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
+def _warm_up_exponent(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
     """Exponents by which coordinates with little way to go take smaller early steps.
 
     While others are far from home, such a coordinate would be driven off: residuals of a start far
@@ -160,10 +157,10 @@ def _early(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
     cube of the prior's sd, and this is given up as the schedule falls to one.
     """
     exponents = np.ones(rule.parameters)
-    if settings.prior_precision is not None and settings.boost > 1:
+    if settings.prior_precision is not None and settings.initial_step_multiplier > 1:
         far = frame.prior_sd(settings.prior_precision)
         share = np.maximum((far / far.max()) ** _SHARE_POWER, _LEAST_SHARE)
-        exponents[: rule.target.dim] += np.log(share) / np.log(settings.boost)
+        exponents[: rule.target.dim] += np.log(share) / np.log(settings.initial_step_multiplier)
     return exponents
 
 
@@ -175,7 +172,7 @@ def _limit(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
     return limit
 
 
-def _initial(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
+def _start(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
     dim = rule.target.dim
     means = np.zeros(dim)
     if settings.start is not None:

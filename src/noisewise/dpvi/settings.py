@@ -16,6 +16,7 @@ from noisewise._validate import (
     shown,
 )
 from noisewise.dpvi.optimiser import build_optimiser
+from noisewise.mechanism import Mechanism
 
 __all__ = ["RULES", "Settings"]
 
@@ -40,12 +41,12 @@ class Settings:
     """Monte Carlo draws a step; aligned rules take exactly one."""
     burn_in: float = 0.2
     """Least share of the run that is dropped; more is dropped while gradients are not linear."""
-    rate: float | None = None
+    contraction_rate: float | None = None
     """rho: the share of the distance to the optimum that a step removes, as simulated."""
-    boost: float = 1.0
+    initial_step_multiplier: float = 1.0
     """Factor on the first steps' size, falling to 1 by the end of ``burn_in``."""
     step_factor: float | np.ndarray | None = None
-    """lambda_c: use the paper's step size (A58) instead of ``rate``; one, or one per parameter."""
+    """lambda_c: use the paper's step size (A58) instead of ``contraction_rate``; one, or one per parameter."""
     learning_rate: float | None = None
     """Move by an ``optimiser`` with this learning rate instead, as DPVIm does (1e-3)."""
     optimiser: str = "adam"
@@ -96,7 +97,7 @@ class Settings:
         if self.sampling_rate != 1.0:
             fraction("sampling_rate", self.sampling_rate)
         positive("curvature_sd", self.curvature_sd)
-        positive("boost", self.boost)
+        positive("initial_step_multiplier", self.initial_step_multiplier)
         if not self.by_slope:
             positive("precondition", self.precondition)
         elif self.rule != "preconditioned":
@@ -144,20 +145,26 @@ class Settings:
 
     def _check_steps(self) -> None:
         """Exactly one way to choose the steps' size."""
-        ways = (self.rate, self.step_factor, self.learning_rate)
+        ways = (self.contraction_rate, self.step_factor, self.learning_rate)
         if sum(way is not None for way in ways) != 1:
             raise NoisewiseError(
-                "settings need exactly one of rate (ours), step_factor (the paper's lambda_c) and "
+                "settings need exactly one of contraction_rate (ours), step_factor (the paper's lambda_c) and "
                 "learning_rate (an optimiser's)"
             )
-        if self.rate is not None:
-            positive("rate", self.rate)
+        if self.contraction_rate is not None:
+            positive("contraction_rate", self.contraction_rate)
         if self.step_factor is not None:
             positive("step_factor", np.min(np.asarray(self.step_factor)))
         if self.learning_rate is not None:
             build_optimiser(self.optimiser, positive("learning_rate", self.learning_rate))
         elif self.optimiser != "adam":
             raise NoisewiseError(f"optimiser {shown(self.optimiser)} needs a learning_rate")
+
+    def mechanism(self) -> Mechanism:
+        """What accounts for such a fit, once it is calibrated."""
+        return Mechanism(
+            clip_norm=self.clip_norm, sampling_rate=self.sampling_rate, steps=self.steps
+        )
 
     def check_dimension(self, dim: int) -> None:
         """Refuse settings whose arrays are for another number of unconstrained coordinates."""

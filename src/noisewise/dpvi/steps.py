@@ -18,19 +18,19 @@ def heuristic_step(noise_multiplier: float, clip_norm: float, steps: int, parame
 
 
 def curvature_step(
-    rate: float, sampling_rate: float, curvature: np.ndarray | float
+    contraction_rate: float, sampling_rate: float, curvature: np.ndarray | float
 ) -> np.ndarray | float:
-    """rho / (kappa a0): each step removes the share ``rate`` of the distance to the optimum."""
-    return rate / (sampling_rate * np.asarray(curvature))
+    """rho / (kappa a0): each step removes the share ``contraction_rate`` of the distance to the optimum."""
+    return contraction_rate / (sampling_rate * np.asarray(curvature))
 
 
-def decaying_schedule(steps: int, boost: float, until: float) -> np.ndarray:
-    """Multipliers of the step size: from ``boost`` down to 1 over the first part of the run.
+def decaying_schedule(steps: int, initial_multiplier: float, until: float) -> np.ndarray:
+    """Multipliers of the step size: from ``initial_multiplier`` down to 1 over the first part of the run.
 
     Large early steps bring a far start home within the burn-in; the constant rest is what the
     noise-aware posterior is read from.
     """
     schedule = np.ones(steps, np.float32)
     early = int(until * steps)
-    schedule[:early] = np.geomspace(max(boost, 1.0), 1.0, early) if early else 1.0
+    schedule[:early] = np.geomspace(max(initial_multiplier, 1.0), 1.0, early) if early else 1.0
     return schedule

@@ -7,6 +7,8 @@ memory does not grow with the number of steps and burn-in is chosen afterwards b
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["BlockSums", "FullTrace", "Trace", "TraceStatistics", "add_step", "empty_block", "merge"]
+from noisewise.engine import Finished
+
+__all__ = [
+    "BlockSums",
+    "FullTrace",
+    "Trace",
+    "TraceStatistics",
+    "add_step",
+    "empty_block",
+    "merge",
+    "trace_of",
+]
 
 
 class BlockSums(NamedTuple):
@@ -76,7 +89,16 @@ def empty_block(parameters: Array, matrix: int) -> BlockSums:
     """Sums of no steps, starting here; of the first ``matrix`` parameters products are kept."""
     zero = jnp.zeros_like(parameters)
     square = jnp.zeros((matrix, matrix)) if matrix else zero
-    return BlockSums(jnp.zeros(()), parameters, zero, zero, square, square, zero, zero)
+    return BlockSums(
+        count=jnp.zeros(()),
+        start=parameters,
+        shift=zero,
+        gradient=zero,
+        shift_shift=square,
+        gradient_shift=square,
+        gradient_gradient=zero,
+        squares=zero,
+    )
 
 
 def add_step(sums: BlockSums, parameters: Array, gradient: Array, matrix: int) -> BlockSums:
@@ -89,14 +111,14 @@ def add_step(sums: BlockSums, parameters: Array, gradient: Array, matrix: int) -
     else:
         shifts, gradients = squares, gradient * shift
     return BlockSums(
-        sums.count + 1,
-        sums.start,
-        sums.shift + shift,
-        sums.gradient + gradient,
-        sums.shift_shift + shifts,
-        sums.gradient_shift + gradients,
-        sums.gradient_gradient + gradient * gradient,
-        sums.squares + squares,
+        count=sums.count + 1,
+        start=sums.start,
+        shift=sums.shift + shift,
+        gradient=sums.gradient + gradient,
+        shift_shift=sums.shift_shift + shifts,
+        gradient_shift=sums.gradient_shift + gradients,
+        gradient_gradient=sums.gradient_gradient + gradient * gradient,
+        squares=sums.squares + squares,
     )
 
 
@@ -129,7 +151,12 @@ def merge(sums: BlockSums) -> TraceStatistics:
     power = power + each * off_gradient**2
     axis = -3 if full else -2
     return TraceStatistics(
-        total[..., 0], parameters, gradient, spread.sum(axis), cross.sum(axis), power.sum(-2)
+        steps=total[..., 0],
+        parameters=parameters,
+        gradient=gradient,
+        spread=spread.sum(axis),
+        cross=cross.sum(axis),
+        power=power.sum(-2),
     )
 
 
@@ -159,14 +186,14 @@ class Trace:
         sums = self.blocks
         both = square if sums.shift_shift.ndim == sums.shift.ndim + 1 else one
         blocks = BlockSums(
-            sums.count,
-            sums.start[one],
-            sums.shift[one],
-            sums.gradient[one],
-            sums.shift_shift[both],
-            sums.gradient_shift[both],
-            sums.gradient_gradient[one],
-            sums.squares[one],
+            count=sums.count,
+            start=sums.start[one],
+            shift=sums.shift[one],
+            gradient=sums.gradient[one],
+            shift_shift=sums.shift_shift[both],
+            gradient_shift=sums.gradient_shift[both],
+            gradient_gradient=sums.gradient_gradient[one],
+            squares=sums.squares[one],
         )
         full = None if self.full is None else FullTrace(*(part[one] for part in self.full))
         return Trace(blocks, self.last[one], full)
@@ -182,3 +209,46 @@ class Trace:
         """Mean iterate of every block (blocks x parameters): the trace as people look at it."""
         each = np.asarray(self.blocks.count, float)[..., None]
         return np.asarray(self.blocks.start, float) + np.asarray(self.blocks.shift, float) / each
+
+
+def trace_of(finished: Finished, blocks: int) -> Trace:
+    """The trace of a secure run: its chunks' sums joined to at most ``blocks`` blocks."""
+    group = max(1, math.ceil(len(finished.records) / blocks))
+    last = np.asarray(finished.state.parameters)
+    return Trace(_join(finished.records, group), last, finished.kept)
+
+
+def _join(sums: Sequence[BlockSums], group: int) -> BlockSums:
+    """Chunks' sums put together ``group`` at a time."""
+    wide = [BlockSums(*(np.asarray(part, np.float64) for part in one)) for one in sums]
+    joined = []
+    for first in range(0, len(wide), group):
+        base = wide[first]
+        for other in wide[first + 1 : first + group]:
+            base = _add(base, other)
+        joined.append(base)
+    return BlockSums(*(np.stack(parts) for parts in zip(*joined, strict=True)))
+
+
+def _add(base: BlockSums, other: BlockSums) -> BlockSums:
+    """Sums of two blocks, the second's shifts moved to the first's start."""
+    move = other.start - base.start
+    squares = other.squares + (2 * other.shift + other.count * move) * move
+    if base.shift_shift.ndim == 2:
+        first = slice(len(base.shift_shift))
+        shift, near, gradient = other.shift[first], move[first], other.gradient[first]
+        crossed = np.outer(shift, near)
+        shifts = other.shift_shift + crossed + crossed.T + other.count * np.outer(near, near)
+        gradients = other.gradient_shift + np.outer(gradient, near)
+    else:
+        shifts, gradients = squares, other.gradient_shift + other.gradient * move
+    return BlockSums(
+        count=base.count + other.count,
+        start=base.start,
+        shift=base.shift + other.shift + other.count * move,
+        gradient=base.gradient + other.gradient,
+        shift_shift=base.shift_shift + shifts,
+        gradient_shift=base.gradient_shift + gradients,
+        gradient_gradient=base.gradient_gradient + other.gradient_gradient,
+        squares=base.squares + squares,
+    )

@@ -19,7 +19,7 @@ from noisewise.data.errors import DataError
 from noisewise.estimators.declaring import TARGET, feature_columns, in_original_units
 from noisewise.fitting import fit
 from noisewise.mechanism import Budget
-from noisewise.models import Glm, named_model
+from noisewise.models import Glm, glm_for
 from noisewise.posterior import Status
 from noisewise.result import Result
 
@@ -83,7 +83,7 @@ class PrivateEstimator(BaseEstimator):
         self.result_ = replace(result, privacy=certificate)
         self.privacy_ = certificate
         self.status_ = result.status
-        self.n_iter_ = int(result.asked["settings"]["steps"])
+        self.n_iter_ = result.request.settings.steps
         if result.status is not Status.OK:
             warnings.warn(result.status.words, ConvergenceWarning, stacklevel=4)
         return self.result_
@@ -95,8 +95,8 @@ class PrivateEstimator(BaseEstimator):
             X = validate_data(self, X, reset=False, dtype=np.float64)
         if not self.clamp:
             return X
-        declared = self.result_.asked["schema"]["columns"]
-        pairs = [column["bounds"] for name, column in declared.items() if name != TARGET]
+        declared = self.result_.request.schema
+        pairs = [column.bounds for column in declared if column.name != TARGET]
         return np.clip(X, *np.array(pairs).T)
 
 
@@ -140,16 +140,12 @@ class PrivateGlm(PrivateEstimator):
         result = self._fit_result(
             lambda schema: self._model(family, schema), X, target, y, sources, steps=self.steps
         )
-        units = in_original_units(result.draws["coefficients"], result.asked["encoding"])
+        units = in_original_units(result.draws["coefficients"], result.request.encoding)
         self.intercept_draws_, self.coef_draws_ = units
 
     def _model(self, family: str, schema: Schema) -> Glm:
         """The regression with its priors as the target was declared, or as asked for."""
-        model = named_model(family, schema, TARGET)
-        assert isinstance(model, Glm)
-        if self.prior_scale is not None:
-            model = replace(model, prior_scale=self.prior_scale)
-        return model
+        return glm_for(family, schema[TARGET], self.prior_scale)
 
     def coef_interval(self, level: float = 0.95) -> np.ndarray:
         """Central credible intervals of the coefficients, features x (lower, upper)."""

@@ -12,7 +12,7 @@ from noisewise.dpsep import EPOCH_STEPS
 from noisewise.estimators.base import PrivateEstimator, tails
 from noisewise.estimators.regressor import residuals, target_column
 from noisewise.models import Network
-from noisewise.prediction import network_outputs
+from noisewise.result import network_outputs
 
 __all__ = ["DPBayesianNeuralNetwork"]
 
@@ -126,6 +126,6 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
 
     def _outputs(self, X: Any) -> Any:
         rows = self._new_rows(X)
-        encoding = self.result_.asked["encoding"][1:]
+        encoding = self.result_.request.encoding[1:]
         centre, scale = (np.array([c[name] for c in encoding]) for name in ("centre", "scale"))
         return network_outputs(self.result_, (rows - centre) / scale)

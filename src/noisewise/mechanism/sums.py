@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._validate import NoisewiseError, positive
+from noisewise.data import PrivateRows
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid
@@ -39,7 +40,7 @@ class SumRelease(NamedTuple):
 
 
 def release_sum(
-    values: np.ndarray,
+    values: PrivateRows | np.ndarray,
     sensitivity: float,
     budget: Budget,
     *,
@@ -47,13 +48,15 @@ def release_sum(
     others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> SumRelease:
-    """The sum of the rows of ``values`` (rows x k) plus Gaussian noise, for the whole budget, or
+    """The sum of the rows of ``values`` (rows x k, or private rows of one such column) plus Gaussian noise, for the whole budget, or
     for what ``others`` leave of it.
 
     Rows are clipped to L2 norm ``sensitivity``, which is what one record can add or take away;
     replacing one can move the sum twice as far, and the accountant asks for twice the noise. A
     seed makes the noise repeatable, for simulations: whoever knows it can subtract the noise.
     """
+    if isinstance(values, PrivateRows):
+        (values,) = values.unsafe_columns().values()
     values = np.asarray(values, float)
     if values.ndim != 2:
         raise NoisewiseError(f"values must be rows x statistics, got {values.ndim} dimension(s)")

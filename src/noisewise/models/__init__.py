@@ -1,26 +1,32 @@
 """NumPyro models in, targets out; and the ready-made models."""
 
 from noisewise.models.binding import RowView, bind
+from noisewise.models.bound import BoundModel, bind_model
 from noisewise.models.build import build_target
 from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
 from noisewise.models.mixture import Mixture, mixture
-from noisewise.models.named import model_name, named_model
+from noisewise.models.named import glm_for, named_model
 from noisewise.models.network import Network
-from noisewise.models.target import Rows, Target
+from noisewise.models.ready_made import Capabilities, ReadyMade, model_name
+from noisewise.models.target import Target
 
 __all__ = [
+    "BoundModel",
+    "Capabilities",
     "Frame",
     "Glm",
     "Mixture",
     "ModelError",
     "Network",
+    "ReadyMade",
     "RowView",
-    "Rows",
     "Target",
     "bind",
+    "bind_model",
     "build_target",
+    "glm_for",
     "identity_frame",
     "linear",
     "logistic",

@@ -12,14 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.data import Rows
 from noisewise.models.glm import Glm, GlmTarget
 from noisewise.models.inspection import ModelError, inspect_model
 from noisewise.models.mixture import Mixture
 from noisewise.models.mixture_target import MixtureTarget
-from noisewise.models.target import Rows, Target
+from noisewise.models.target import Target
 
 __all__ = ["build_target"]
 
+_CLOSED_FORMS: dict[type, type[Target]] = {Glm: GlmTarget, Mixture: MixtureTarget}
 _Sample = tuple[tuple[str, tuple[int, ...], str, bytes], ...]
 """Columns by name, shape, type and content: rows that can be compared."""
 
@@ -53,7 +55,9 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
     rows = {name: np.ndarray(shape, kind, content) for name, shape, kind, content in sample}
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
-    target = _target_type(model)(model, layout, example)
+    # Ready-made models have closed forms; any other may name a `Target` of its own.
+    kind = _CLOSED_FORMS.get(type(model), getattr(model, "target_type", Target))
+    target = kind(model, layout, example)
     # One compilation instead of one for every operation.
     prior = jax.jit(lambda key: target.log_prior(target.sample_prior(key, 1)[0]))
     if not math.isfinite(float(prior(jax.random.PRNGKey(0)))):
@@ -61,13 +65,3 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
             "the model's log prior is not finite at a draw from its own prior: check its priors"
         )
     return target
-
-
-def _target_type(model: Callable[..., Any]) -> type[Target]:
-    """Ready-made models have closed forms; any other may name a `Target` of its own."""
-    if isinstance(model, Glm):
-        return GlmTarget
-    if isinstance(model, Mixture):
-        return MixtureTarget
-    named: type[Target] = getattr(model, "target_type", Target)
-    return named

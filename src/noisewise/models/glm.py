@@ -17,16 +17,24 @@ from jax import Array
 from jax.scipy.stats import norm
 
 from noisewise._validate import one_of, positive
+from noisewise.data import Rows
 from noisewise.models.frame import Frame
-from noisewise.models.target import Rows, Target
+from noisewise.models.ready_made import Capabilities, ReadyMade
+from noisewise.models.target import Target
 
 __all__ = ["FAMILIES", "Glm", "GlmTarget", "linear", "logistic", "poisson", "probit"]
 
 FAMILIES = ("logistic", "probit", "poisson", "linear")
+_TARGET_KINDS = {
+    "logistic": ("binary", "category"),
+    "probit": ("binary", "category"),
+    "poisson": ("count",),
+    "linear": ("real", "count"),
+}
 
 
 @dataclass(frozen=True)
-class Glm:
+class Glm(ReadyMade):
     """An ordinary NumPyro model: call it with a design matrix ``X`` and a target ``y``.
 
     Priors: every coefficient Normal(0, prior_scale), the first one, an intercept, around
@@ -44,7 +52,26 @@ class Glm:
         positive("prior_scale", self.prior_scale)
         positive("noise_scale", self.noise_scale)
 
-    def __call__(self, X: Any, y: Any = None) -> None:
+    def __str__(self) -> str:
+        """Its family."""
+        return self.family
+
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        """Closed-form gradients; DP-SEP's sites are those with a Gaussian integral."""
+        site = None if self.family == "poisson" else self.family
+        return Capabilities(closed_form_gradients=True, site=site)
+
+    @property
+    def target_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the family can generate."""
+        return _TARGET_KINDS[self.family]
+
+    def coordinates(self, features: list[str] | None) -> dict[str, list[str]]:
+        """Coefficients are called as the features are."""
+        return {} if features is None else {"coefficients": features}
+
+    def __call__(self, X: Any, y: Any = None) -> None:  # type: ignore[override]
         means = jnp.zeros(X.shape[1]).at[0].set(self.centre)
         prior = dist.Normal(means, self.prior_scale).to_event(1)
         coefficients = numpyro.sample("coefficients", prior)

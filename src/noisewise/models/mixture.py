@@ -21,6 +21,7 @@ import numpyro.distributions as dist
 
 from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.data import Column, Encoder, Schema
+from noisewise.models.ready_made import Capabilities, ReadyMade
 
 __all__ = ["RESPONSES", "Feature", "Mixture", "mixture", "mixture_from_text"]
 
@@ -44,7 +45,7 @@ class Feature(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(ReadyMade):
     """An ordinary NumPyro model of all columns of a table: call it with the columns by name.
 
     Weights of the components ~ Dirichlet(1); in every component, shares of a column's categories ~
@@ -63,18 +64,26 @@ class Mixture:
     design: tuple[str, ...] = ()
     """Names of the coefficients."""
 
+    capabilities = Capabilities(
+        closed_form_gradients=True,
+        unique_optimum=False,
+        ordered_latents=False,
+        because="a mixture has one optimum for every order of its components",
+    )
+
     def __post_init__(self) -> None:
         integer_at_least("components", self.components, 2)
         if self.response is not None:
             one_of("response", self.response, RESPONSES)
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[str, ...]:
         """The columns that it takes and generates, in the order in which it generates them."""
         names = tuple(feature.name for feature in self.features)
         return names if self.target is None else (*names, self.target)
 
-    def of(self, schema: Schema, target: str | None, features: list[str] | None = None) -> Mixture:
+    def of(
+        self, schema: Schema, target: str | None, features: list[str] | None = None
+    ) -> Mixture:
         """The same mixture for the columns of this schema (or the ``features`` listed)."""
         encoder = Encoder(schema, target, features)
         scales = {each["column"]: each for each in encoder.describe()}
@@ -91,7 +100,11 @@ class Mixture:
         design = () if target is None else tuple(encoder.names)
         return replace(self, response=response, features=columns, target=target, design=design)
 
-    def __call__(self, **columns: Any) -> None:
+    def coordinates(self, features: list[str] | None) -> dict[str, list[str]]:
+        """The regression's coefficients."""
+        return {"coefficients": list(self.design)} if self.design else {}
+
+    def __call__(self, **columns: Any) -> None:  # type: ignore[override]
         if not self.features:
             raise NoisewiseError("this mixture knows no columns yet: fit it, or call of(schema)")
         count = self.components

@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise.data import Rows
 from noisewise.models.frame import Frame
 from noisewise.models.mixture import COUNT_SHAPE, Feature, Mixture
-from noisewise.models.target import Rows, Target
+from noisewise.models.target import Target
 
 __all__ = ["MixtureTarget"]
 

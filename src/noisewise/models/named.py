@@ -5,23 +5,18 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.models.glm import FAMILIES, Glm
-from noisewise.models.mixture import Mixture, mixture_from_text
-from noisewise.models.network import Network, network_from_text
+from noisewise.models.mixture import mixture_from_text
+from noisewise.models.network import network_from_text
+from noisewise.models.ready_made import ReadyMade
 
-__all__ = ["model_name", "named_model"]
-
-
-def model_name(model: Callable[..., Any]) -> str:
-    """What to call a model in files and reports."""
-    if isinstance(model, Mixture | Network):
-        return str(model)
-    return model.family if isinstance(model, Glm) else getattr(model, "__name__", "model")
+__all__ = ["glm_for", "named_model"]
 
 
 def named_model(
@@ -45,7 +40,7 @@ def named_model(
     """
     if isinstance(model, str):
         model = mixture_from_text(model) or network_from_text(model) or model
-    if isinstance(model, Mixture):
+    if isinstance(model, ReadyMade):
         return model if schema is None else model.of(schema, target, features)
     if callable(model):
         return model
@@ -54,7 +49,7 @@ def named_model(
     if model in FAMILIES:
         if schema is None or target is None or target not in schema:
             return Glm(model)
-        return _like(model, schema[target])
+        return glm_for(model, schema[target])
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
         raise NoisewiseError(
@@ -64,11 +59,16 @@ def named_model(
     return _from_file(Path(path), name)
 
 
-def _like(family: str, column: Column) -> Glm:
-    """A regression whose priors fit its target's declaration.
+def glm_for(family: str, column: Column, prior_scale: float | None = None) -> Glm:
+    """A regression whose priors fit its target's declaration, or with a ``prior_scale`` as given.
 
     A target of the wrong kind gets plain priors here and is refused when it is bound.
     """
+    found = _declared(family, column)
+    return found if prior_scale is None else replace(found, prior_scale=prior_scale)
+
+
+def _declared(family: str, column: Column) -> Glm:
     if family == "poisson":
         # A log rate moves the rate by its exponential: half a unit is already a factor of 1.6.
         return Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)

@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from noisewise._validate import integer_at_least, positive
+from noisewise.models.ready_made import Capabilities, ReadyMade
 
 __all__ = ["Network", "network_from_text"]
 
@@ -19,7 +20,7 @@ _TEXT = re.compile(r"network(?:\((?:hidden=)?(\d+)\))?")
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(ReadyMade):
     """Standardised inputs ``X`` (rows x inputs) and target ``y``; biases in both layers.
 
     The network and the priors of PBP (Hernandez-Lobato and Adams 2015; dp-sep.txt eqs. 11 to 15):
@@ -31,12 +32,21 @@ class Network:
     shape: float = 6.0
     rate: float = 6.0
 
+    capabilities = Capabilities(
+        unique_optimum=False,
+        ordered_latents=False,
+        averaged_posterior=False,
+        site="network",
+        because="a network has many equal optima",
+    )
+    target_kinds = ("real", "count")
+
     def __post_init__(self) -> None:
         integer_at_least("hidden", self.hidden, 1)
         positive("shape", self.shape, finite=True)
         positive("rate", self.rate, finite=True)
 
-    def __call__(self, X: Any, y: Any = None) -> None:
+    def __call__(self, X: Any, y: Any = None) -> None:  # type: ignore[override]
         """The generative process; latents in this order."""
         gamma = dist.Gamma(self.shape, self.rate)
         weight = dist.Normal(0.0, numpyro.sample("weight_precision", gamma) ** -0.5)

@@ -17,12 +17,11 @@ from jax import Array
 from numpyro import handlers
 from numpyro.distributions import biject_to
 
+from noisewise.data import Rows
 from noisewise.models.frame import Frame
 from noisewise.models.inspection import Layout
 
-__all__ = ["Rows", "Target"]
-
-Rows = dict[str, Any]
+__all__ = ["Target"]
 
 
 @dataclass(frozen=True)

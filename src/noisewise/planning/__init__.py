@@ -1,10 +1,9 @@
 """Hyper-parameters from simulation, before a single row is touched."""
 
-from noisewise.planning.first_guess import STEPS, first_guess, sketch
+from noisewise.planning.first_guess import STEPS, first_guess, summarise
 from noisewise.planning.forecast import Forecast, PlanError
 from noisewise.planning.mixture_guess import mixture_guess
-from noisewise.planning.plan import SIMULATED, Plan, plan, row_view
-from noisewise.planning.trials import SimulatedFits, Simulator, reference_rows, simulator
+from noisewise.planning.plan import SIMULATED, Plan, guess_settings, plan
 
 __all__ = [
     "SIMULATED",
@@ -12,13 +11,9 @@ __all__ = [
     "Forecast",
     "Plan",
     "PlanError",
-    "SimulatedFits",
-    "Simulator",
     "first_guess",
+    "guess_settings",
     "mixture_guess",
     "plan",
-    "reference_rows",
-    "row_view",
-    "simulator",
-    "sketch",
+    "summarise",
 ]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.dpvi import Settings
-from noisewise.mechanism import Budget
-from noisewise.planning.forecast import Forecast
-from noisewise.planning.plan import Plan
 
-__all__ = ["read_plan", "write_plan"]
+__all__ = ["Sections", "reading", "write_plan"]
 
 _HEAD = """\
 # A noisewise plan: settings chosen on simulated data, before a single row is touched.
@@ -25,26 +23,25 @@ _HEAD = """\
 _FORMAT = "noisewise-plan"
 
 
-def write_plan(plan: Plan, path: Path) -> Path:
+class Sections(NamedTuple):
+    """A plan as a file holds it."""
+
+    made_for: dict[str, Any]
+    forecast: dict[str, Any]
+    settings: dict[str, Any]
+    source: str = ""
+    """Where the settings are from, as far as the file can tell."""
+
+
+def write_plan(plan: Sections, path: Path) -> Path:
     """Write the file, whole or not at all."""
     import tomli_w
 
-    settings = {name: value for name, value in plan.settings.to_dict().items() if value is not None}
-    settings = _rounded(settings)
+    settings = _rounded({name: v for name, v in plan.settings.items() if v is not None})
     plain = {
         "format": _FORMAT,
-        "made_for": {
-            "model": plan.model,
-            "rows": plan.rows,
-            "schema": plan.schema,
-            "epsilon": plan.budget.epsilon,
-            "delta": plan.budget.delta,
-            "adjacency": plan.budget.adjacency,
-            "source": plan.source,
-            **({} if plan.sample is None else {"public_sample": plan.sample}),
-            "settings_digest": _digest(settings),
-        },
-        "forecast": plan.forecast.to_dict(),
+        "made_for": plan.made_for | {"settings_digest": _digest(settings)},
+        "forecast": plan.forecast,
         "settings": settings,
     }
     text = _HEAD + tomli_w.dumps(_rounded(plain))
@@ -68,8 +65,9 @@ def _rounded(plain: Any) -> Any:
     return float(f"{plain:.8g}") if isinstance(plain, float) else plain
 
 
-def read_plan(path: Path) -> Plan:
-    """Read a plan file; one line says what is wrong with a bad one."""
+@contextmanager
+def reading(path: Path) -> Iterator[Sections]:
+    """What a plan file holds; one line says what is wrong with a bad one."""
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -85,20 +83,7 @@ def read_plan(path: Path) -> Plan:
         source = f"plan file {path.name}: {made_for['source']}"
         if _digest(plain["settings"]) != made_for["settings_digest"]:
             source = f"plan file {path.name}, edited by hand"
-        return Plan(
-            settings=Settings.from_dict(plain["settings"]),
-            rows=made_for["rows"],
-            schema=made_for["schema"],
-            budget=Budget(
-                epsilon=made_for["epsilon"],
-                delta=made_for["delta"],
-                adjacency=made_for["adjacency"],
-            ),
-            model=made_for["model"],
-            forecast=Forecast.from_dict(plain["forecast"]),
-            source=source,
-            sample=made_for.get("public_sample"),
-        )
+        yield Sections(made_for, plain["forecast"], plain["settings"], source)
     except NoisewiseError:
         raise
     except (KeyError, TypeError, ValueError) as error:

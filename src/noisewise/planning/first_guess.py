@@ -1,7 +1,7 @@
 """The analytic first guess: every hyper-parameter from prior-predictive gradients.
 
 No row is read. The trade-off behind the step size is DESIGN's: with c = rho T time constants the
-iterates wander sqrt(c/2) times as far as the error of one optimal release, and the curvature is
+iterates are dispersed sqrt(c/2) times as far as the error of one optimal release, and the curvature is
 known to a relative error of sqrt(2/c).
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 from noisewise._validate import integer_at_least
 from noisewise.dpvi import Settings, decaying_schedule
 from noisewise.mechanism import Budget
-from noisewise.models import RowView, Target, whitened_frame
+from noisewise.models import BoundModel, Target, whitened_frame
 from noisewise.planning.simulation import (
     PriorPredictive,
-    bending,
     clipped_slopes,
+    nonlinearity,
     simulate_gradients,
-    way_home,
+    time_to_convergence,
 )
 from noisewise.planning.single_release import (
     SingleRelease,
@@ -33,12 +33,12 @@ from noisewise.planning.single_release import (
 
 __all__ = [
     "STEPS",
-    "Sketch",
+    "PriorPredictiveSummary",
     "design",
     "first_guess",
     "release_sds",
     "sampling_rate",
-    "sketch",
+    "summarise",
 ]
 
 STEPS = 4000
@@ -48,7 +48,7 @@ _BURN_INS = (0.1, 0.15, 0.2, 0.3)
 _EARLY_RATES = (0.1, 0.2)
 _SETTLING = 3.0
 _LARGEST_RATE = 0.05
-_LEAST_BOOST = 1.1
+_LEAST_MULTIPLIER = 1.1
 _LEAST_TIME_CONSTANTS = 30.0
 _MOST_TIME_CONSTANTS = 200.0
 _KNOWN, _WIDEST = 0.1, 1.5
@@ -59,7 +59,7 @@ _MORE_DISTRUST = 3.0
 """Where covariates are guesses, the bias may be several times what is simulated."""
 
 
-class Sketch(NamedTuple):
+class PriorPredictiveSummary(NamedTuple):
     """What prior-predictive simulation says about a model, a number of rows and a budget."""
 
     rows: int
@@ -73,42 +73,39 @@ class Sketch(NamedTuple):
     release_sd: np.ndarray
     """What the best single release would leave of each coordinate of the unconstrained space."""
     simulable: bool
-    """Whether made-up records are like real ones, up to the model: without covariates that the
+    """Whether simulated records are like real ones, up to the model: without covariates that the
     schema only guesses."""
-    bend: float
-    """Shift of the optimum, in posterior sds, by iterates that wander one of them."""
+    nonlinearity: float
+    """Shift of the optimum, in posterior sds, by iterates that are dispersed by one of them."""
     curvature_sd: float
 
 
-def sketch(
-    target: Target,
-    view: RowView,
-    rows: int,
-    budget: Budget,
-    simulated: PriorPredictive | None = None,
-) -> Sketch:
+def summarise(
+    bound: BoundModel, rows: int, budget: Budget, simulated: PriorPredictive | None = None
+) -> PriorPredictiveSummary:
     """Simulate gradients (unless they are there) and read everything off them that costs no fit."""
-    simulated = simulate_gradients(target, view) if simulated is None else simulated
+    target = bound.target
+    simulated = simulate_gradients(target, bound.view) if simulated is None else simulated
     white = whiten(target, simulated, rows)
     factor, precision, curvature = white.factor, white.precision, white.curvature
     # NumPyro's handlers are not safe in threads: only arithmetic is done beside.
     with ThreadPoolExecutor(1) as beside:
         working = beside.submit(single_release, white.gradients, rows, white.prior, budget)
         slopes = clipped_slopes(target, simulated, factor, candidate_norms(white.gradients))
-        bend = bending(target, simulated, factor, rows)
+        curved = nonlinearity(target, simulated, factor, rows)
         (releases,) = working.result()
     best = sharpest(releases).covariance
-    simulable = view.covers(target.generated)
-    return Sketch(
-        rows,
-        simulated,
-        precision,
-        curvature,
-        sharpest(releases, slopes, _DISTRUST if simulable else _MORE_DISTRUST),
-        np.sqrt(np.diag(factor @ best @ factor.T)),
-        simulable,
-        bend,
-        _KNOWN if simulable else _WIDEST,
+    simulable = bound.simulable
+    return PriorPredictiveSummary(
+        rows=rows,
+        simulated=simulated,
+        precision=precision,
+        curvature=curvature,
+        clip=sharpest(releases, slopes, _DISTRUST if simulable else _MORE_DISTRUST),
+        release_sd=np.sqrt(np.diag(factor @ best @ factor.T)),
+        simulable=simulable,
+        nonlinearity=curved,
+        curvature_sd=_KNOWN if simulable else _WIDEST,
     )
 
 
@@ -146,7 +143,7 @@ def release_sds(
 
 def design(
     target: Target,
-    found: Sketch,
+    summary: PriorPredictiveSummary,
     *,
     steps: int = STEPS,
     time_constants: float | None = None,
@@ -155,25 +152,25 @@ def design(
 ) -> Settings:
     """Means-only settings; what is not given is guessed.
 
-    ``caution`` multiplies the early time constants that are allowed for the way home.
+    ``caution`` multiplies the early time constants that are allowed for convergence.
     """
     integer_at_least("steps", steps, 10)
-    constants = _time_constants(found) if time_constants is None else time_constants
+    constants = _time_constants(summary) if time_constants is None else time_constants
     rate = min(constants / steps, _LARGEST_RATE)
-    clip_norm = clip_factor * found.clip.clip_norm
-    burn_in, early_rate = _approach(target, found, clip_norm, rate, steps, caution)
+    clip_norm = clip_factor * summary.clip.clip_norm
+    burn_in, early_rate = _approach(target, summary, clip_norm, rate, steps, caution)
     return Settings(
         clip_norm=clip_norm,
-        sampling_rate=sampling_rate(found.rows),
+        sampling_rate=sampling_rate(summary.rows),
         steps=steps,
         burn_in=burn_in,
-        rate=rate,
-        boost=max(early_rate / rate, _LEAST_BOOST),
+        contraction_rate=rate,
+        initial_step_multiplier=max(early_rate / rate, _LEAST_MULTIPLIER),
         full_curvature=target.dim <= _FULL_CURVATURE_DIM,
-        curvature_sd=found.curvature_sd,
-        location=found.simulated.location,
-        curvature=found.curvature,
-        prior_precision=found.precision,
+        curvature_sd=summary.curvature_sd,
+        location=summary.simulated.location,
+        curvature=summary.curvature,
+        prior_precision=summary.precision,
     )
 
 
@@ -183,20 +180,20 @@ def sampling_rate(rows: int) -> float:
 
 
 def _approach(
-    target: Target, found: Sketch, clip_norm: float, rate: float, steps: int, caution: float
+    target: Target, summary: PriorPredictiveSummary, clip_norm: float, rate: float, steps: int, caution: float
 ) -> tuple[float, float]:
-    """The shortest and gentlest early phase with time enough for the way home.
+    """The shortest and gentlest warm-up with time enough to converge.
 
-    Twice what nineteen in twenty made-up truths need, and a few time constants to settle.
+    Twice what nineteen in twenty simulated truths need, and a few time constants to settle.
     """
-    white = whiten(target, found.simulated, found.rows)
-    needed = way_home(target, found.simulated, white.factor, clip_norm, found.rows)
+    white = whiten(target, summary.simulated, summary.rows)
+    needed = time_to_convergence(target, summary.simulated, white.factor, clip_norm, summary.rows)
     enough = caution * (2 * float(np.quantile(needed, 0.95)) + _SETTLING)
     for burn_in in _BURN_INS:
         for early_rate in _EARLY_RATES:
-            boost = max(early_rate / rate, _LEAST_BOOST)
+            multiplier = max(early_rate / rate, _LEAST_MULTIPLIER)
             if (
-                decaying_schedule(steps, boost, burn_in).sum() * rate
+                decaying_schedule(steps, multiplier, burn_in).sum() * rate
                 - (1 - burn_in) * (rate * steps)
                 >= enough
             ):
@@ -204,17 +201,15 @@ def _approach(
     return _BURN_INS[-1], _EARLY_RATES[-1]
 
 
-def first_guess(
-    target: Target, view: RowView, rows: int, budget: Budget, *, steps: int = STEPS
-) -> Settings:
+def first_guess(bound: BoundModel, rows: int, budget: Budget, *, steps: int = STEPS) -> Settings:
     """Settings for ``rows`` records at this budget without a single simulated fit."""
-    return design(target, sketch(target, view, rows, budget), steps=steps)
+    return design(bound.target, summarise(bound, rows, budget), steps=steps)
 
 
 def _curvature(
     simulated: PriorPredictive, precision: np.ndarray, rows: int, blocks: tuple[int, ...]
 ) -> np.ndarray:
-    """Log-Euclidean mean over made-up parameters of N times their Fisher information.
+    """Log-Euclidean mean over simulated parameters of N times their Fisher information.
 
     A plain mean would follow the few parameters with extreme information, say of a Poisson model.
     """
@@ -239,15 +234,15 @@ def _curvature(
     return kept
 
 
-def _time_constants(found: Sketch) -> float:
+def _time_constants(summary: PriorPredictiveSummary) -> float:
     """c = rho T: as many as keep the shift from non-linearity at half of the reported sd.
 
-    Wandering w posterior sds shifts the optimum by bend w^2 of them, and w^2 = c noise^2 / 2. The
+    Iterates dispersed by w posterior sds shift the optimum by nonlinearity w^2 of them, and w^2 = c noise^2 / 2. The
     shift is simulated and taken off after the fit; it should not be many error bars all the same.
     Where covariates are guesses it is not taken off, and less of it is tolerated.
     """
-    noise = found.clip.noise
+    noise = summary.clip.noise
     reported = math.sqrt(1 + noise**2)
-    tolerated = 1.0 if found.simulable else _UNCORRECTED
-    most = tolerated * reported / max(found.bend * noise**2, 1e-12)
+    tolerated = 1.0 if summary.simulable else _UNCORRECTED
+    most = tolerated * reported / max(summary.nonlinearity * noise**2, 1e-12)
     return float(np.clip(most, _LEAST_TIME_CONSTANTS, _MOST_TIME_CONSTANTS))

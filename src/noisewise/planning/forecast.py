@@ -12,13 +12,13 @@ from noisewise._validate import NoisewiseError
 from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget
 from noisewise.models import Target
-from noisewise.planning.first_guess import Sketch, release_sds
+from noisewise.planning.first_guess import PriorPredictiveSummary, release_sds
 
 __all__ = [
-    "Elsewhere",
+    "BudgetGrid",
     "Forecast",
     "PlanError",
-    "look_elsewhere",
+    "budget_grid",
     "make_forecast",
     "refuse_if_hopeless",
     "what_would_work",
@@ -105,7 +105,7 @@ class Forecast:
         )
 
 
-class Elsewhere(NamedTuple):
+class BudgetGrid(NamedTuple):
     """What single releases would leave at other budgets and sizes."""
 
     epsilons: tuple[float, ...]
@@ -114,66 +114,66 @@ class Elsewhere(NamedTuple):
     """By size, then by epsilon."""
 
 
-def look_elsewhere(target: Target, found: Sketch, budget: Budget) -> Elsewhere:
+def budget_grid(target: Target, summary: PriorPredictiveSummary, budget: Budget) -> BudgetGrid:
     """The table of single releases that a forecast is scaled from."""
     epsilons = tuple(sorted({*_EPSILONS, budget.epsilon}))
-    sizes = tuple(sorted({max(2, round(found.rows * share)) for share in _SIZES}))
-    sds = [_release(target, found, budget, epsilons, n) for n in sizes]
-    return Elsewhere(epsilons, sizes, sds)
+    sizes = tuple(sorted({max(2, round(summary.rows * share)) for share in _SIZES}))
+    sds = [_release(target, summary, budget, epsilons, n) for n in sizes]
+    return BudgetGrid(epsilons, sizes, sds)
 
 
 def make_forecast(
     target: Target,
-    found: Sketch,
-    elsewhere: Elsewhere,
+    summary: PriorPredictiveSummary,
+    grid: BudgetGrid,
     scores: Scores | None,
     stretch: np.ndarray | None,
 ) -> Forecast:
     """From simulated fits where there are any, else from the single release alone."""
-    prior_sd = np.sqrt(np.diag(found.simulated.prior_covariance))
-    sd = found.release_sd
+    prior_sd = np.sqrt(np.diag(summary.simulated.prior_covariance))
+    sd = summary.release_sd
     if scores is not None:
         sd = scores.reported * (1.0 if stretch is None else stretch)
     # Fits elsewhere are expected to be as far above the single release as they are here.
-    ratio = sd / found.release_sd
-    by_epsilon = zip(*elsewhere.sds, strict=True)
+    ratio = sd / summary.release_sd
+    by_epsilon = zip(*grid.sds, strict=True)
     return Forecast(
         labels=tuple(target.labels),
-        prior_sd=_plain(prior_sd),
-        sd=_plain(sd),
-        single_release_sd=_plain(found.release_sd),
-        z_mean=() if scores is None else _plain(scores.z_mean),
-        z_sd=() if scores is None else _plain(scores.z_sd),
+        prior_sd=_floats(prior_sd),
+        sd=_floats(sd),
+        single_release_sd=_floats(summary.release_sd),
+        z_mean=() if scores is None else _floats(scores.z_mean),
+        z_sd=() if scores is None else _floats(scores.z_sd),
         fits=0 if scores is None else scores.fits,
         failed=0 if scores is None else scores.failed,
-        epsilons=elsewhere.epsilons,
-        sizes=elsewhere.sizes,
+        epsilons=grid.epsilons,
+        sizes=grid.sizes,
         table=tuple(
-            tuple(_plain(np.minimum(ratio * cell, prior_sd)) for cell in row) for row in by_epsilon
+            tuple(_floats(np.minimum(ratio * cell, prior_sd)) for cell in row) for row in by_epsilon
         ),
     )
 
 
-def refuse_if_hopeless(target: Target, found: Sketch, budget: Budget) -> None:
+def refuse_if_hopeless(target: Target, summary: PriorPredictiveSummary, budget: Budget) -> None:
     """Refuse a budget at which even the best single release would leave the prior as it is."""
-    if _learned(found.release_sd, found) < _HOPELESS:
+    if _learned(summary.release_sd, summary) < _HOPELESS:
         return
     raise PlanError(
-        f"epsilon {budget.epsilon:g} with {found.rows} rows would leave the posterior at the "
-        f"prior: {what_would_work(target, found, budget)}"
+        f"epsilon {budget.epsilon:g} with {summary.rows} rows would leave the posterior at the "
+        f"prior: {what_would_work(target, summary, budget)}"
     )
 
 
-def what_would_work(target: Target, found: Sketch, budget: Budget) -> str:
+def what_would_work(target: Target, summary: PriorPredictiveSummary, budget: Budget) -> str:
     """An epsilon and a number of rows at which the best-known coordinate halves its prior sd."""
     growing = budget.epsilon * 1.5 ** np.arange(1, _DOUBLINGS)
     epsilons = growing[growing < 50].tolist()
-    sizes = np.ceil(found.rows * 1.5 ** np.arange(1, _DOUBLINGS)).astype(int)
-    there = _release(target, found, budget, epsilons, found.rows)
-    epsilon = _first(epsilons, (_learned(sds, found) for sds in there))
+    sizes = np.ceil(summary.rows * 1.5 ** np.arange(1, _DOUBLINGS)).astype(int)
+    there = _release(target, summary, budget, epsilons, summary.rows)
+    epsilon = _first(epsilons, (_learned(sds, summary) for sds in there))
     larger = [n for n in sizes if n < 10**9]
-    bigger = (_release(target, found, budget, [budget.epsilon], n)[0] for n in larger)
-    rows = _first(larger, (_learned(sds, found) for sds in bigger))
+    bigger = (_release(target, summary, budget, [budget.epsilon], n)[0] for n in larger)
+    rows = _first(larger, (_learned(sds, summary) for sds in bigger))
     wishes = []
     if epsilon is not None:
         wishes.append(f"epsilon of about {epsilon:.2g}")
@@ -189,20 +189,20 @@ def _first(candidates: Sequence[Any], kept: Iterable[float]) -> Any:
     )
 
 
-def _learned(sds: np.ndarray, found: Sketch) -> float:
+def _learned(sds: np.ndarray, summary: PriorPredictiveSummary) -> float:
     """The least share of its prior sd that any coordinate keeps."""
-    return float(np.min(sds / np.sqrt(np.diag(found.simulated.prior_covariance))))
+    return float(np.min(sds / np.sqrt(np.diag(summary.simulated.prior_covariance))))
 
 
 def _release(
-    target: Target, found: Sketch, budget: Budget, epsilons: Sequence[float], rows: int
+    target: Target, summary: PriorPredictiveSummary, budget: Budget, epsilons: Sequence[float], rows: int
 ) -> list[np.ndarray]:
-    elsewhere = [
+    budgets = [
         Budget(epsilon=epsilon, delta=budget.delta, adjacency=budget.adjacency)
         for epsilon in epsilons
     ]
-    return release_sds(target, found.simulated, int(rows), *elsewhere)
+    return release_sds(target, summary.simulated, int(rows), *budgets)
 
 
-def _plain(values: np.ndarray) -> tuple[float, ...]:
+def _floats(values: np.ndarray) -> tuple[float, ...]:
     return tuple(float(value) for value in values)

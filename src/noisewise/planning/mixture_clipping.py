@@ -5,7 +5,7 @@ have gradients below one, counts and the regression have residuals, which are te
 some records. Such records' shares would be clipped away with their residuals, and whatever goes
 with many visits, say, would be fitted too rare. So every part is scaled by the clip norm that it
 would need alone, and the regression is whitened, which also makes its coefficients independent, as
-the guide takes them to be. All of it comes from made-up records; no row is read.
+the guide takes them to be. All of it comes from simulated records; no row is read.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise.data import Rows
 from noisewise.mechanism import Budget
-from noisewise.models import Mixture, Rows, RowView, Target, identity_frame
-from noisewise.planning.mixture_made_up import made_up_table
+from noisewise.models import Mixture, RowView, Target, identity_frame
+from noisewise.planning.mixture_tables import simulate_table
 from noisewise.planning.single_release import least_noise
 
 __all__ = ["Bounds", "bound_gradients"]
@@ -32,7 +33,7 @@ _BIAS = 0.3
 """Most that clipping may move the mean gradient, in sds of what moves it anyway: at 0.3, a 95%
 interval still holds in 94 of 100 cases."""
 _TYPICAL = 0.75
-"""Over made-up truths, the quantile of the clip norms that they need."""
+"""Over simulated truths, the quantile of the clip norms that they need."""
 _CANDIDATES = 40
 _RIDGE = 1e-3
 
@@ -93,7 +94,7 @@ def _least_clip_norm(gradients: np.ndarray, rows: int, noise: float) -> float:
 
 
 def _second_moment(parts: list[np.ndarray]) -> np.ndarray:
-    """Mean of the records' outer products, every made-up table counting alike, of mean trace."""
+    """Mean of the records' outer products, every simulated table counting alike, of mean trace."""
     each = np.stack([part.T @ part / len(part) for part in parts])
     traces = np.maximum(np.trace(each, axis1=1, axis2=2), 1e-30)
     shape = (each / traces[:, None, None]).mean(0)
@@ -120,7 +121,7 @@ def _parts(target: Target) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
 
 
 def _gradients(target: Target, view: RowView) -> list[np.ndarray]:
-    """For made-up truths, their records' gradients (records x coordinates).
+    """For simulated truths, their records' gradients (records x coordinates).
 
     Records that the schema rules out are left aside, for wide priors of a log rate make many, and
     so are truths that make hardly anything else.
@@ -128,7 +129,7 @@ def _gradients(target: Target, view: RowView) -> list[np.ndarray]:
     rng = np.random.default_rng(_SEED)
     model = target.model
     assert isinstance(model, Mixture)
-    tables = [made_up_table(model, view.schema, rng, _RECORDS) for _ in range(_TABLES)]
+    tables = [simulate_table(model, view.schema, rng, _RECORDS) for _ in range(_TABLES)]
     usual = [table for table in tables if table.allowed.mean() > 0.5]
     # A schema that rules out nearly everything the prior makes says nothing of what is usual.
     found = []

@@ -13,9 +13,9 @@ import numpy as np
 
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget
-from noisewise.models import Mixture, RowView, Target
+from noisewise.models import BoundModel, Mixture, RowView, Target
 from noisewise.planning.mixture_clipping import bound_gradients
-from noisewise.planning.mixture_made_up import declared_intercept
+from noisewise.planning.mixture_tables import declared_intercept
 
 __all__ = ["mixture_guess"]
 
@@ -23,18 +23,19 @@ _SEED = 0
 """Public: a start says nothing about people, but components that start equal stay equal."""
 _SPREAD = 1.0
 _INITIAL_SD = 0.05
-_LEARNING_RATE, _BOOST, _BURN_IN = 5e-3, 5.0, 0.5
+_LEARNING_RATE, _FIRST_STEPS, _BURN_IN = 5e-3, 5.0, 0.5
 _DRIFT = 0.2
-"""Most drift along a tail that is averaged: with this step size iterates wander about 0.1."""
+"""Most drift along a tail that is averaged: with this step size iterates are dispersed by about 0.1."""
 _BATCH = 500
 _FLOATS = 2**30
 _FEWEST_STEPS, _MOST_STEPS = 4000, 20_000
 
 
 def mixture_guess(
-    target: Target, view: RowView, rows: int, budget: Budget, steps: int | None = None
+    bound: BoundModel, rows: int, budget: Budget, steps: int | None = None
 ) -> Settings:
     """Settings for ``rows`` records; no row is read."""
+    target, view = bound.target, bound.view
     sampling_rate = min(1.0, _BATCH / rows)
     if steps is None:
         work = max(rows * sampling_rate, 1.0) * target.dim
@@ -50,7 +51,7 @@ def mixture_guess(
         sampling_rate=sampling_rate,
         steps=steps,
         learning_rate=_LEARNING_RATE,
-        boost=_BOOST,
+        initial_step_multiplier=_FIRST_STEPS,
         burn_in=_BURN_IN,
         slope_threshold=_DRIFT,
         initial_free_scale=math.log(math.expm1(_INITIAL_SD)),

@@ -5,62 +5,81 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, shown
+from noisewise._pages import write_page_about
+from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
 from noisewise.data import PublicSample, Schema
+from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
 from noisewise.dpvi import Settings
-from noisewise.evaluation import Scores
-from noisewise.mechanism import Budget, Release
+from noisewise.evaluation import Scores, score
+from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import calibrate
-from noisewise.mechanism.counting import count_release
-from noisewise.models import Mixture, Network, RowView, bind, build_target, model_name, named_model
-from noisewise.planning.first_guess import STEPS, design, sampling_rate, sketch
+from noisewise.mechanism.counting import count_cost
+from noisewise.models import BoundModel, bind_model
+from noisewise.planning import files
+from noisewise.planning.first_guess import (
+    STEPS,
+    design,
+    first_guess,
+    sampling_rate,
+    summarise,
+)
 from noisewise.planning.forecast import (
     Forecast,
     PlanError,
-    look_elsewhere,
+    budget_grid,
     make_forecast,
     refuse_if_hopeless,
     what_would_work,
 )
-from noisewise.planning.search import DESIGNS, Ground, learn_recalibration, search
+from noisewise.planning.mixture_guess import mixture_guess
+from noisewise.planning.search import DESIGNS, SearchContext, learn_recalibration, search
+from noisewise.trials import Simulator, sep_trial
 
-__all__ = ["SIMULATED", "Plan", "count_cost", "plan", "row_view"]
+__all__ = ["SIMULATED", "Plan", "guess_settings", "plan"]
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
 WITH_SAMPLE = (
     "simulated from the model's prior, the schema and a public sample; no row of the data was read"
 )
 FITS, RECALIBRATION_FITS = 24, 128
+_SEP_DRAWS, _SEP_SEED = 400, 7
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
     """Settings for one model, schema, number of rows and budget, with a forecast."""
 
-    settings: Settings
+    settings: Settings | SepSettings
     rows: int
     schema: str
     """Fingerprint of the schema."""
     budget: Budget
     model: str
     forecast: Forecast
+    method: str = "dpvi"
     source: str = SIMULATED
     sample: str | None = None
     """Fingerprint of the public sample that covariates came from."""
 
-    def check(self, model: Callable[..., Any], dim: int, sample: PublicSample | None) -> None:
-        """Refuse a plan for another model, or for other covariates than will be simulated."""
-        if self.model != model_name(model):
+    def check(self, bound: BoundModel, method: str, sample: PublicSample | None) -> None:
+        """Refuse a plan for another model or method, or for other covariates than will be
+        simulated."""
+        if self.model != bound.name:
             raise NoisewiseError(
-                f"the plan is for model {self.model}, not {model_name(model)}: plan again"
+                f"the plan is for model {self.model}, not {bound.name}: plan again"
             )
-        self.settings.check_dimension(dim)
+        if self.method != method:
+            raise NoisewiseError(
+                f"the plan is for method='{self.method}', not '{method}': plan again"
+            )
+        if isinstance(self.settings, Settings):
+            self.settings.check_dimension(bound.target.dim)
         if self.sample != (None if sample is None else sample.fingerprint()):
             wanted = "without a public sample" if self.sample is None else "with its public sample"
             raise NoisewiseError(
@@ -85,33 +104,60 @@ class Plan:
 
     def save(self, path: str | Path) -> Path:
         """Write the plan as TOML: readable, editable, and taken by `fit`."""
-        from noisewise.planning.files import write_plan
-
-        return write_plan(self, Path(path))
+        return files.write_plan(self._sections(), Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a plan file."""
-        from noisewise.planning.files import read_plan
+        with files.reading(Path(path)) as found:
+            made_for = found.made_for
+            method = made_for.get("method", "dpvi")
+            kind = {"dpvi": Settings, "dp-sep": SepSettings}[method]
+            return cls(
+                settings=kind.from_dict(found.settings),
+                rows=made_for["rows"],
+                schema=made_for["schema"],
+                budget=Budget(
+                    epsilon=made_for["epsilon"],
+                    delta=made_for["delta"],
+                    adjacency=made_for["adjacency"],
+                ),
+                model=made_for["model"],
+                method=method,
+                forecast=Forecast.from_dict(found.forecast),
+                source=found.source,
+                sample=made_for.get("public_sample"),
+            )
 
-        return read_plan(Path(path))
+    def _sections(self) -> files.Sections:
+        made_for = {
+            "model": self.model,
+            "method": self.method,
+            "rows": self.rows,
+            "schema": self.schema,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "adjacency": self.budget.adjacency,
+            "source": self.source,
+            **({} if self.sample is None else {"public_sample": self.sample}),
+        }
+        return files.Sections(made_for, self.forecast.to_dict(), self.settings.to_dict())
 
     def report(self, path: str | Path) -> Path:
         """Write one HTML page: what to expect, and the privacy-utility curve."""
-        from noisewise.report.plan_page import write_plan_page
-
-        return write_plan_page(self, Path(path))
+        return write_page_about(self, path)
 
 
 def plan(
     model: Callable[..., Any] | str,
     *,
-    like: Schema,
-    n: int,
+    schema: Schema,
+    rows: int,
     budget: Budget,
     target: str | None = None,
     features: list[str] | None = None,
-    steps: int = STEPS,
+    method: str = "dpvi",
+    steps: int | None = None,
     public_sample: PublicSample | None = None,
     fits: int = FITS,
     recalibrate: int = RECALIBRATION_FITS,
@@ -119,108 +165,128 @@ def plan(
 ) -> Plan:
     """Choose clip norm, step sizes, burn-in and the rest by simulation; touches no row.
 
-    ``n`` is the number of rows to plan for, from public knowledge. If the schema does not declare
-    it public, the fit will buy a noisy count for a hundredth of the budget, which is planned for.
-
     A cheap analytic guess comes first, then whole simulated fits: ``fits`` for each of a few
     designs, then ``recalibrate`` fresh ones with the winner, from which a shift and a stretch per
     coordinate are learned (from as many again, where something seems off) and the forecast is made.
-    ``fits=0`` leaves it at the guess, in seconds.
 
-    Covariates are made up from the schema, column by column, or taken from ``public_sample``.
+    Args:
+        model: As for `fit`.
+        schema: What is publicly known of the table.
+        rows: Number of rows to plan for, from public knowledge. If the schema does not declare it,
+            the fit will buy a noisy count for a hundredth of the budget, which is planned for.
+        budget: What the fit may spend.
+        target: The column that is ``y`` to the model.
+        features: The columns that make up ``X``.
+        method: ``"dpvi"`` or ``"dp-sep"``, whose settings are not searched for: its plan is a
+            forecast.
+        steps: Of the fit; 4000 unless given, of DP-SEP 400.
+        public_sample: Rows of other people that covariates are taken from; else they are simulated
+            from the schema, column by column.
+        fits: Simulated fits of each design; 0 leaves it at the guess, in seconds.
+        recalibrate: Simulated fits that judge the winner.
+        progress: Called with fits done and their number.
 
-    Raises `PlanError` when nothing works at this budget, with what would.
+    Raises:
+        PlanError: Nothing works at this budget; the message says what would.
     """
-    integer_at_least("n", n, 2)
-    integer_at_least("steps", steps, 10)
+    integer_at_least("rows", rows, 2)
     integer_at_least("fits", fits, 0)
     integer_at_least("recalibrate", recalibrate, 0)
-    if not isinstance(like, Schema):
-        raise NoisewiseError(f"like must be a noisewise.Schema, got {shown(like)}")
-    resolved = named_model(model, like, target, features)
-    if isinstance(resolved, Mixture):
-        raise NoisewiseError(
-            "a mixture has no plan: whole simulated fits of it cannot be told apart by the order "
-            "of their components; call fit without one, its settings are simulated too"
-        )
-    if isinstance(resolved, Network):
-        raise NoisewiseError("a network has no plan: fit it with method='dp-sep', which needs none")
-    view = row_view(resolved, like, target, features, public_sample)
-    built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
-    others = count_cost(like, budget)
+    one_of("method", method, ("dpvi", "dp-sep"))
+    steps = None if steps is None else integer_at_least("steps", steps, 10)
+    if not isinstance(schema, Schema):
+        raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
+    bound = bind_model(model, schema, target, features, public_sample)
+    bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
+    others = count_cost(schema.rows, budget)
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
-        if fits:
-            beside.submit(calibrate, budget, sampling_rate(n), steps, others)
-        found = sketch(built, view, n, budget)
-        refuse_if_hopeless(built, found, budget)
-        elsewhere = beside.submit(look_elsewhere, built, found, budget)
-        settings, scores = design(built, found, steps=steps), None
-        if fits:
-            ground = Ground(built, view, found, budget, others)
-            settings, scores = _searched(ground, steps, fits, recalibrate, progress)
+        if fits and method == "dpvi":
+            beside.submit(calibrate, budget, sampling_rate(rows), steps or STEPS, others)
+        summary = summarise(bound, rows, budget)
+        refuse_if_hopeless(bound.target, summary, budget)
+        grid = beside.submit(budget_grid, bound.target, summary, budget)
+        context = SearchContext(bound, summary, budget, others)
+        if method == "dp-sep":
+            found = _forecast_sep(context, steps, fits or FITS, progress)
+        else:
+            found = _searched(context, steps or STEPS, fits, recalibrate, progress)
+    settings, scores = found
+    stretch = settings.stretch if isinstance(settings, Settings) else None
     return Plan(
         settings=settings,
-        rows=n,
-        schema=like.fingerprint(),
+        rows=rows,
+        schema=schema.fingerprint(),
         budget=budget,
-        model=model_name(resolved),
-        forecast=make_forecast(built, found, elsewhere.result(), scores, settings.stretch),
+        model=bound.name,
+        method=method,
+        forecast=make_forecast(bound.target, summary, grid.result(), scores, stretch),
         source=SIMULATED if public_sample is None else WITH_SAMPLE,
         sample=None if public_sample is None else public_sample.fingerprint(),
     )
 
 
+def guess_settings(
+    bound: BoundModel, public_count: int, budget: Budget, steps: int | None
+) -> Settings:
+    """Settings without a single simulated fit, in seconds: what `fit` does without a plan."""
+    if not bound.capabilities.unique_optimum:
+        return mixture_guess(bound, public_count, budget, steps)
+    return first_guess(bound, public_count, budget, steps=steps or STEPS)
+
+
 def _searched(
-    ground: Ground,
+    context: SearchContext,
     steps: int,
     fits: int,
     recalibrate: int,
     progress: Callable[[int, int], None] | None,
-) -> tuple[Settings, Scores]:
+) -> tuple[Settings, Scores | None]:
     """The best design of a search, recalibrated, and what fresh fits said of it."""
+    if not fits:
+        return design(context.bound.target, context.summary, steps=steps), None
     total = fits * DESIGNS + recalibrate
     counted = None if progress is None else _scaled(progress, fits, total)
-    trial = search(ground, steps=steps, fits=fits, progress=counted)
+    trial = search(context, steps=steps, fits=fits, progress=counted)
     if not trial.works:
-        advice = what_would_work(ground.target, ground.found, ground.budget)
-        raise PlanError(
-            f"no design worked at epsilon {ground.budget.epsilon:g} with {ground.found.rows} rows: "
-            f"of the best one's {fits} simulated fits {trial.scores.failed} failed and "
-            f"{trial.unsettled:.0%} did not settle; {advice}, or narrower priors"
-        )
+        raise _nothing_works(context, trial.scores, trial.unsettled)
     settings, scores = trial.settings, trial.scores
     if recalibrate:
-        settings, scores = learn_recalibration(ground, settings, recalibrate)
+        settings, scores = learn_recalibration(context, settings, recalibrate)
     if progress is not None:
         progress(total, total)
     return settings, scores
 
 
-def row_view(
-    model: Callable[..., Any],
-    schema: Schema,
-    target: str | None,
-    features: list[str] | None,
-    public_sample: PublicSample | None,
-) -> RowView:
-    """How columns become the model's arguments, simulated ones from the public sample if any."""
-    view = bind(model, schema, target, features)
-    if public_sample is None:
-        return view
-    if not isinstance(public_sample, PublicSample):
-        raise NoisewiseError(
-            f"public_sample must be a noisewise.PublicSample, got {type(public_sample).__name__}: "
-            "wrap rows that are public in one; a Table's are not"
-        )
-    return replace(view, sample=public_sample.columns)
+def _forecast_sep(
+    context: SearchContext,
+    steps: int | None,
+    fits: int,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[SepSettings, Scores]:
+    """DP-SEP's own settings, and what simulated fits say of them."""
+    instead = "use linear, logistic or probit, or method='dpvi'"
+    context.bound.require("site", "method='dp-sep'", instead)
+    found, rows = sep_design(context.bound, steps), context.summary.rows
+    mechanisms = phase_mechanisms(found.phases, context.budget, context.others)
+    ready = Simulator(context.bound, sep_trial(context.bound, found, mechanisms, rows), rows)
+    fitted = ready.run(range(fits), draws=_SEP_DRAWS, seed=_SEP_SEED)
+    scores = score(fitted.truth, fitted.draws)
+    if progress is not None:
+        progress(fits, fits)
+    unsettled = float(np.mean(fitted.status == "NOT_CONVERGED"))
+    if scores.failed > 0.02 * fits or unsettled >= 0.5:
+        raise _nothing_works(context, scores, unsettled)
+    return found.phases[-1].settings, scores
 
 
-def count_cost(schema: Schema, budget: Budget) -> tuple[Release, ...]:
-    """What the fit will pay for a noisy row count."""
-    if schema.rows is not None or budget.adjacency == "replace-one":
-        return ()
-    return (count_release(budget),)
+def _nothing_works(context: SearchContext, scores: Scores, unsettled: float) -> PlanError:
+    advice = what_would_work(context.bound.target, context.summary, context.budget)
+    return PlanError(
+        f"no design worked at epsilon {context.budget.epsilon:g} with {context.summary.rows} rows: "
+        f"of the best one's {scores.fits} simulated fits {scores.failed} failed and "
+        f"{unsettled:.0%} did not settle; {advice}, or narrower priors"
+    )
 
 
 def _scaled(

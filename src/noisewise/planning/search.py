@@ -11,11 +11,11 @@ from scipy.special import ndtri
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
-from noisewise.models import RowView, Target
-from noisewise.planning.first_guess import Sketch, design
-from noisewise.planning.trials import simulator
+from noisewise.models import BoundModel, Target
+from noisewise.planning.first_guess import PriorPredictiveSummary, design
+from noisewise.trials import simulator
 
-__all__ = ["DESIGNS", "Ground", "Trial", "learn_recalibration", "search"]
+__all__ = ["DESIGNS", "SearchContext", "Trial", "learn_recalibration", "search"]
 
 DESIGNS = 5
 _DRAWS = 400
@@ -29,12 +29,11 @@ _FRESH = 1_000_000
 """Fits that judge are numbered from here, those that choose from 0: they share no table."""
 
 
-class Ground(NamedTuple):
+class SearchContext(NamedTuple):
     """What designs are tried on."""
 
-    target: Target
-    view: RowView
-    found: Sketch
+    bound: BoundModel
+    summary: PriorPredictiveSummary
     budget: Budget
     others: tuple[Release, ...]
     """What else the fit will release: they take a part of the budget."""
@@ -59,7 +58,7 @@ class Trial(NamedTuple):
 
 
 def search(
-    ground: Ground,
+    context: SearchContext,
     *,
     steps: int,
     fits: int,
@@ -67,12 +66,12 @@ def search(
 ) -> Trial:
     """The best of a few designs around the first guess; stops early at one that is near the bound.
 
-    All designs see the same made-up tables, so that they are compared and not the tables.
+    All designs see the same simulated tables, so that they are compared and not the tables.
     """
-    options = _options(ground.target, ground.found, steps)
+    options = _options(context.bound.target, context.summary, steps)
     best: Trial | None = None
     for place, settings in enumerate(options):
-        trial = _try(ground, settings, range(fits))
+        trial = _try(context, settings, range(fits))
         if best is None or trial.merit < best.merit:
             best = trial
         if progress is not None:
@@ -83,7 +82,7 @@ def search(
     return best
 
 
-def learn_recalibration(ground: Ground, settings: Settings, fits: int) -> tuple[Settings, Scores]:
+def learn_recalibration(context: SearchContext, settings: Settings, fits: int) -> tuple[Settings, Scores]:
     """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
 
     What these fits cannot tell from chance is left alone: it mends what is badly off. (Smaller
@@ -91,10 +90,10 @@ def learn_recalibration(ground: Ground, settings: Settings, fits: int) -> tuple[
     off is looked at again in as many fresh fits, and only what they say is done: the largest of
     many chances is large.
     """
-    trial = _try(ground, settings, range(_FRESH, _FRESH + fits))
-    found = _corrections(trial, np.ones(ground.target.dim, bool))
+    trial = _try(context, settings, range(_FRESH, _FRESH + fits))
+    found = _corrections(trial, np.ones(context.bound.target.dim, bool))
     if np.any(found != 0):
-        trial = _try(ground, settings, range(_FRESH + fits, _FRESH + 2 * fits))
+        trial = _try(context, settings, range(_FRESH + fits, _FRESH + 2 * fits))
         found = _corrections(trial, np.any(found != 0, axis=0))
     shift, log_stretch = found
     return settings.with_recalibration(shift, np.exp(log_stretch)), trial.scores
@@ -115,41 +114,46 @@ def _corrections(trial: Trial, suspected: np.ndarray) -> np.ndarray:
     return np.where(suspected & (np.abs(estimates) > sigmas * errors), estimates, 0.0)
 
 
-def _options(target: Target, found: Sketch, steps: int) -> list[Settings]:
+def _options(target: Target, summary: PriorPredictiveSummary, steps: int) -> list[Settings]:
     """Designs in the order in which they are tried: the guess, a longer approach, and around it."""
-    guess = design(target, found, steps=steps)
-    constants = (guess.rate or 0.0) * steps
-    # Made-up tables cannot tell what tight clipping does to covariates unlike the schema's.
-    tighter = 0.7 if found.simulable else 1.0
+    guess = design(target, summary, steps=steps)
+    constants = (guess.contraction_rate or 0.0) * steps
+    # Simulated tables cannot tell what tight clipping does to covariates unlike the schema's.
+    tighter = 0.7 if summary.simulable else 1.0
     around = (
         {"caution": 1.5},
         {"clip_factor": tighter, "time_constants": max(constants * 1.5, 40.0)},
         {"clip_factor": tighter, "time_constants": max(constants / 2, 20.0)},
         {"clip_factor": 1.5},
     )
-    return [guess, *(design(target, found, steps=steps, **other) for other in around)]
+    return [guess, *(design(target, summary, steps=steps, **other) for other in around)]
 
 
-def _try(ground: Ground, settings: Settings, numbers: range) -> Trial:
-    ready = simulator(
-        ground.target, ground.view, settings, ground.found.rows, ground.budget, ground.others
-    )
+def _try(context: SearchContext, settings: Settings, numbers: range) -> Trial:
+    rows, budget = context.summary.rows, context.budget
+    ready = simulator(context.bound, settings, rows, budget, context.others)
     fits = ready.run(numbers, draws=_DRAWS, seed=_SEED)
     scores = score(fits.truth, fits.draws)
     unsettled = float(np.mean(fits.status == "NOT_CONVERGED"))
     with np.errstate(all="ignore"):
         z = (fits.draws.mean(1) - fits.truth) / fits.draws.std(1)
-    return Trial(settings, scores, z, unsettled, _merit(scores, unsettled, ground.found))
+    return Trial(
+        settings=settings,
+        scores=scores,
+        z=z,
+        unsettled=unsettled,
+        merit=_merit(scores, unsettled, context.summary),
+    )
 
 
-def _merit(scores: Scores, unsettled: float, found: Sketch) -> float:
+def _merit(scores: Scores, unsettled: float, summary: PriorPredictiveSummary) -> float:
     """Mean log error against a single release, plus what z-scores are off beyond chance.
 
     Medians over fits would hide the few that went astray; root mean squares do not.
     """
     if scores.failed == scores.fits:
         return np.inf
-    sharpness = np.mean(np.log(scores.error / found.release_sd))
+    sharpness = np.mean(np.log(scores.error / summary.release_sd))
     off = np.abs(np.log(scores.z_sd)) - scores.z_sd_floor
     shifted = np.abs(scores.z_mean) - scores.z_mean_floor
     calibration = np.mean(np.maximum(off, 0.0)) + np.mean(np.maximum(shifted, 0.0))

@@ -1,4 +1,4 @@
-"""Prior-predictive simulation: gradients of made-up records at made-up parameters."""
+"""Prior-predictive simulation: gradients of simulated records at simulated parameters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.models import Rows, RowView, Target
+from noisewise.data import Rows
+from noisewise.models import RowView, Target
 
-__all__ = ["PriorPredictive", "bending", "clipped_slopes", "simulate_gradients", "way_home"]
+__all__ = [
+    "PriorPredictive",
+    "clipped_slopes",
+    "nonlinearity",
+    "simulate_gradients",
+    "time_to_convergence",
+]
 
 _PARAMETERS = 128
 _FEWEST_PARAMETERS = 32
@@ -33,10 +40,10 @@ class PriorPredictive(NamedTuple):
     """Mean of the prior in the unconstrained space."""
     prior_covariance: np.ndarray
     gradients: np.ndarray
-    """Made-up parameters x records x dim: per-record gradients of the log-likelihood."""
+    """Simulated parameters x records x dim: per-record gradients of the log-likelihood."""
     thetas: np.ndarray
     rows: Rows
-    """The made-up parameters and, for each, its made-up records (parameters x records x ...)."""
+    """The simulated parameters and, for each, its simulated records (parameters x records x ...)."""
 
 
 def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPredictive:
@@ -49,16 +56,16 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     prior = _sample_prior(target, key_prior)
     thetas = _plausible(target, view, prior, key_look, rng)
     tables = [view.simulate(rng, _RECORDS) for _ in thetas]
-    made_up = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
-    rows, gradients = _simulate(target, key_rows, thetas, made_up)
+    covariates = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
+    rows, gradients = _simulate(target, key_rows, thetas, covariates)
     known = np.asarray(prior, float)
     rows, gradients = jax.device_get((rows, gradients))
     return PriorPredictive(
-        known.mean(0),
-        np.atleast_2d(np.cov(known, rowvar=False)),
-        np.nan_to_num(np.asarray(gradients, float), posinf=0.0, neginf=0.0),
-        thetas,
-        rows,
+        location=known.mean(0),
+        prior_covariance=np.atleast_2d(np.cov(known, rowvar=False)),
+        gradients=np.nan_to_num(np.asarray(gradients, float), posinf=0.0, neginf=0.0),
+        thetas=thetas,
+        rows=rows,
     )
 
 
@@ -68,7 +75,7 @@ def _sample_prior(target: Target, key: Array) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def _simulate(target: Target, key: Array, thetas: Array, made_up: Rows) -> tuple[Rows, Array]:
+def _simulate(target: Target, key: Array, thetas: Array, covariates: Rows) -> tuple[Rows, Array]:
     """Records for every theta, and their gradients; one theta at a time, to spare memory."""
 
     def one(inputs: tuple[Array, Array, Rows]) -> tuple[Rows, Array]:
@@ -76,7 +83,7 @@ def _simulate(target: Target, key: Array, thetas: Array, made_up: Rows) -> tuple
         rows = target.simulate(key, theta, table)
         return rows, jax.vmap(jax.grad(target.log_likelihood), (None, 0))(theta, rows)
 
-    return jax.lax.map(one, (jax.random.split(key, len(thetas)), thetas, made_up))
+    return jax.lax.map(one, (jax.random.split(key, len(thetas)), thetas, covariates))
 
 
 def _plausible(
@@ -108,7 +115,7 @@ def _look(target: Target, key: Array, thetas: Array, rows: Rows) -> Rows:
 
 
 def _share_outside(view: RowView, name: str, values: Array) -> np.ndarray:
-    """For each made-up parameter, the share of its records outside the argument's bounds."""
+    """For each simulated parameter, the share of its records outside the argument's bounds."""
     column = np.asarray(values, float).reshape(len(values), -1)
     low, high = view.bounds(name) or (-np.inf, np.inf)
     return np.mean(~((column >= low) & (column <= high)), axis=1)
@@ -119,7 +126,7 @@ def clipped_slopes(
 ) -> np.ndarray:
     """Mean slope of a record's clipped gradient by the parameters, in the frame of ``factor``.
 
-    Made-up parameters (some of them) x clip norms x dim x dim. A clipped gradient still turns as
+    Simulated parameters (some of them) x clip norms x dim x dim. A clipped gradient still turns as
     the parameters move, but no longer grows: clipping takes curvature away.
     """
     thetas = simulated.thetas[:_SLOPE_PARAMETERS]
@@ -156,26 +163,26 @@ def _clipped_slopes(
     return jax.lax.map(one, (thetas, rows))
 
 
-def way_home(
+def time_to_convergence(
     target: Target, simulated: PriorPredictive, factor: np.ndarray, clip_norm: float, rows: int
 ) -> np.ndarray:
-    """Time constants that descent needs from the prior's mean to each made-up truth.
+    """Time constants that descent needs from the prior's mean to each simulated truth.
 
-    Far from home a clipped gradient pulls with less than the distance: the way takes distance over
-    pull, where nothing is clipped one time constant for each factor of e.
+    Far from the optimum a clipped gradient is less than the distance: the way takes distance over
+    gradient, where nothing is clipped one time constant for each factor of e.
     """
     location = jnp.asarray(simulated.location, jnp.float32)
     wide = jnp.asarray(factor, jnp.float32)
-    pulls = _pulls(target, location, wide, jnp.float32(clip_norm), simulated.rows)
+    means = _mean_gradients(target, location, wide, jnp.float32(clip_norm), simulated.rows)
     away = np.asarray(simulated.thetas, float) - simulated.location
     way = np.linalg.solve(factor, away.T).T
     distance = np.linalg.norm(way, axis=1)
-    pull = rows * (np.asarray(pulls, float) * way).sum(1) / np.maximum(distance, 1e-30)
-    return distance / np.maximum(pull, 1e-3 * distance)
+    gradient = rows * (np.asarray(means, float) * way).sum(1) / np.maximum(distance, 1e-30)
+    return distance / np.maximum(gradient, 1e-3 * distance)
 
 
 @partial(jax.jit, static_argnums=0)
-def _pulls(target: Target, start: Array, factor: Array, clip_norm: Array, rows: Rows) -> Array:
+def _mean_gradients(target: Target, start: Array, factor: Array, clip_norm: Array, rows: Rows) -> Array:
     """For every truth, the mean clipped gradient of its records at the start."""
 
     def one(table: Rows) -> Array:
@@ -187,27 +194,27 @@ def _pulls(target: Target, start: Array, factor: Array, clip_norm: Array, rows: 
     return jax.lax.map(one, rows)
 
 
-def bending(
+def nonlinearity(
     target: Target, simulated: PriorPredictive, factor: np.ndarray, rows: int, seed: int = 0
 ) -> float:
-    """How much the gradient bends: shift of the optimum, in posterior sds, that iterates cause
-    which wander one posterior sd in every direction (it grows with the wander's square).
+    """How far the gradient is from linear: shift of the optimum, in posterior sds, by iterates that
+    are dispersed by one posterior sd in every direction (it grows with the dispersion's square).
 
-    From second differences of the made-up tables' gradients, at distances where float accuracy is
-    no concern; the upper quartile over made-up parameters.
+    From second differences of the simulated tables' gradients, at distances where float accuracy is
+    no concern; the upper quartile over simulated parameters.
     """
     reach = 0.1 * np.sqrt(rows)
     directions = np.random.default_rng(seed).standard_normal((_DIRECTIONS, len(factor)))
-    moves = jnp.asarray(reach * directions @ factor.T, jnp.float32)
-    second = np.asarray(_second_differences(target, simulated.thetas, moves, simulated.rows), float)
+    steps = jnp.asarray(reach * directions @ factor.T, jnp.float32)
+    second = np.asarray(_second_differences(target, simulated.thetas, steps, simulated.rows), float)
     shifts = np.linalg.norm(rows * second @ factor, axis=1) / np.sqrt(len(factor))
     finite = shifts[np.isfinite(shifts)]
     return float(np.quantile(finite, 0.75)) / reach**2 if len(finite) else np.inf
 
 
 @partial(jax.jit, static_argnums=0)
-def _second_differences(target: Target, thetas: Array, moves: Array, rows: Rows) -> Array:
-    """Half the mean second difference of the mean gradient along the moves, at every theta."""
+def _second_differences(target: Target, thetas: Array, steps: Array, rows: Rows) -> Array:
+    """Half the mean second difference of the mean gradient along the steps, at every theta."""
 
     def one(inputs: tuple[Array, Rows]) -> Array:
         theta, table = inputs
@@ -217,7 +224,7 @@ def _second_differences(target: Target, thetas: Array, moves: Array, rows: Rows)
                 lambda at: jnp.mean(jax.vmap(target.log_likelihood, (None, 0))(at, table))
             )(point)
 
-        there = jax.vmap(mean_gradient)(theta + moves) + jax.vmap(mean_gradient)(theta - moves)
+        there = jax.vmap(mean_gradient)(theta + steps) + jax.vmap(mean_gradient)(theta - steps)
         return 0.5 * (there - 2 * mean_gradient(theta)).mean(0)
 
     return jax.lax.map(one, (thetas, rows))

@@ -31,9 +31,9 @@ class _Moments(NamedTuple):
     """What clipping at a norm leaves of the simulated gradients; a budget only adds noise to it."""
 
     clip_norm: float
-    response: np.ndarray
-    scatter: np.ndarray
-    """M and B of every made-up parameter (parameters x dim x dim)."""
+    sensitivity: np.ndarray
+    variability: np.ndarray
+    """M and B of every simulated parameter (parameters x dim x dim)."""
     bias: float
 
 
@@ -42,11 +42,11 @@ class SingleRelease(NamedTuple):
 
     clip_norm: float
     covariance: np.ndarray
-    """Mean over made-up parameters, in frame coordinates (parameters x parameters)."""
+    """Mean over simulated parameters, in frame coordinates (parameters x parameters)."""
     noise: float
     """Sd of the noise: in posterior sds of a coordinate, as the frame is whitened."""
     bias: float
-    """Root mean square shift by clipping, over made-up parameters, all coordinates together. Under
+    """Root mean square shift by clipping, over simulated parameters, all coordinates together. Under
     the model it is known and taken off; where the model is wrong, part of it stays."""
 
 
@@ -82,7 +82,7 @@ def sharpest(
 
     ``distrust`` is the share of clipping's bias that may stay, because the model or the simulated
     covariates are wrong. With ``slopes`` of `clipped_slopes`, only norms are considered that leave
-    gradient descent most of the slope that it descends along: otherwise iterates would find home
+    gradient descent most of the slope that it descends along: otherwise iterates would converge
     too slowly.
     """
     kept = releases
@@ -104,23 +104,23 @@ def _moments(
 ) -> _Moments:
     clipped = gradients * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-30))
     records, across = gradients.shape[1], np.swapaxes(clipped, 1, 2)
-    response = rows * across @ gradients / records
+    sensitivity = rows * across @ gradients / records
     mean = clipped.mean(1)
-    scatter = rows * (across @ clipped / records - mean[:, :, None] * mean[:, None, :])
-    inverse = np.linalg.inv(response + prior_precision)
+    variability = rows * (across @ clipped / records - mean[:, :, None] * mean[:, None, :])
+    inverse = np.linalg.inv(sensitivity + prior_precision)
     shifts = rows * (gradients - clipped) @ np.swapaxes(inverse, 1, 2)
     shift = shifts.mean(1)
     # The simulated shift has a Monte Carlo error of its own, taken out in the mean.
     chance = shifts.var(1).sum(1) / records
     bias = max(float(np.mean((shift**2).sum(1) - chance)), 0.0) ** 0.5
-    return _Moments(float(clip_norm), response, scatter, bias)
+    return _Moments(float(clip_norm), sensitivity, variability, bias)
 
 
 def _release(found: _Moments, prior_precision: np.ndarray, budget: Budget) -> SingleRelease:
     noise = found.clip_norm * least_noise(budget)
-    scatter = found.scatter + noise**2 * np.eye(found.scatter.shape[-1])
-    # A wild prior makes gradients of all sizes, up to where scatter is singular in floats.
-    inverse = np.linalg.pinv(scatter, hermitian=True)
-    told = found.response @ inverse @ np.swapaxes(found.response, 1, 2)
-    covariance = np.linalg.inv(prior_precision + told).mean(0)
+    variability = found.variability + noise**2 * np.eye(found.variability.shape[-1])
+    # A wild prior makes gradients of all sizes, up to where variability is singular in floats.
+    inverse = np.linalg.pinv(variability, hermitian=True)
+    information = found.sensitivity @ inverse @ np.swapaxes(found.sensitivity, 1, 2)
+    covariance = np.linalg.inv(prior_precision + information).mean(0)
     return SingleRelease(found.clip_norm, covariance, noise, found.bias)

@@ -29,13 +29,13 @@ def effects_figure(result: Result) -> str:
 
 
 def _features(result: Result) -> int:
-    return len(result.asked["encoding"]) - 1
+    return len(result.request.encoding) - 1
 
 
 def _curve(result: Result, place: int) -> dict[str, Any]:
     """The feature's values in its own units, the median output and a central band."""
-    column = result.asked["encoding"][1 + place]
-    declared = result.asked["schema"]["columns"][column["column"]]
+    column = result.request.encoding[1 + place]
+    declared = result.request.columns[column["column"]]
     low, high = declared.get("bounds") or (0.0, 1.0)
     two = declared.get("bounds") is None  # 0 or 1: a binary column, or one category of several
     values = np.linspace(low, high, 2 if two else _POINTS)
@@ -48,9 +48,9 @@ def _curve(result: Result, place: int) -> dict[str, Any]:
 
 def _middle(result: Result) -> np.ndarray:
     """The features' encoded values at the middle of their bounds; 0 for those without."""
-    columns = result.asked["schema"]["columns"]
+    columns = result.request.columns
     middle = []
-    for column in result.asked["encoding"][1:]:
+    for column in result.request.encoding[1:]:
         bounds = columns[column["column"]].get("bounds")
         at = 0.0 if bounds is None else (bounds[0] + bounds[1]) / 2
         middle.append((at - column["centre"]) / column["scale"])

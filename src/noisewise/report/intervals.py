@@ -74,7 +74,7 @@ def per_unit_rows(result: Result) -> list[Row]:
     A feature enters as (x - centre) / scale, so its coefficient per unit is b / scale, and the
     intercept at x = 0 is b0 - sum of b centre / scale: draw by draw, so correlations are kept.
     """
-    encoding = result.asked.get("encoding") or []
+    encoding = result.request.encoding
     draws, names = result.draws.get("coefficients"), result.coordinates.get("coefficients")
     if draws is None or draws.ndim != 2 or names != [column["name"] for column in encoding]:
         return []

@@ -16,7 +16,7 @@ from noisewise.mechanism.accounting import discretisation
 from noisewise.posterior import Status
 from noisewise.report import effects, figures, words
 from noisewise.report.intervals import Row, decimals, interval_rows, number, per_unit_rows
-from noisewise.result import Result
+from noisewise.result import Request, Result
 
 __all__ = ["fill", "render", "stand_alone_check"]
 
@@ -51,12 +51,12 @@ def _context(result: Result) -> dict[str, Any]:
         "status": result.status.value.replace("_", " "),
         "status_words": result.status.words,
         "facts": _facts(result, _parameters(result)),
-        "asked": _asked(result),
+        "request": _request(result),
         "intervals": _intervals(result, rows),
         "spent": _spent(result.privacy),
         "trace": _trace(result),
         "check": stand_alone_check(result.privacy),
-        "settings": _settings(result.asked.get("settings") or {}),
+        "settings": _settings(result.request.settings.to_dict()),
         "software": result.privacy.software,
     }
 
@@ -68,30 +68,28 @@ def _parameters(result: Result) -> int:
 
 def _facts(result: Result, parameters: int) -> list[tuple[str, str]]:
     """The few numbers that everyone looks for first."""
-    budget, rows = result.privacy.budget, result.asked.get("rows")
+    budget, rows = result.privacy.budget, result.request.public_count
     return [
         ("epsilon spent", f"{result.privacy.epsilon_spent:.3f} of {budget.epsilon:g}"),
         ("delta", words.small(budget.delta)),
-        ("rows, as used", "n/a" if rows is None else f"{rows:,}"),
+        ("rows, as used", f"{rows:,}"),
         ("parameters", f"{parameters:,}"),
     ]
 
 
-def _asked(result: Result) -> dict[str, Any]:
-    asked, budget = result.asked, result.privacy.budget
-    columns = (asked.get("schema") or {}).get("columns", {})
-    target, rows = asked.get("target"), asked.get("rows")
+def _request(result: Result) -> dict[str, Any]:
+    request, budget = result.request, result.privacy.budget
+    columns, target, rows = request.columns, request.target, request.public_count
     source = result.privacy.sources.get("number of rows", "source not recorded")
-    method = asked.get("posterior", "n/a")
     return {
-        "model": asked.get("model", "n/a"),
+        "model": request.model,
         "target": target,
         "target_declared": _declared(columns.get(target)) if target in columns else "",
-        "posterior": words.POSTERIORS.get(str(method), method),
-        "rows": "n/a" if rows is None else f"{rows:,}",
+        "posterior": words.POSTERIORS.get(request.posterior, request.posterior),
+        "rows": f"{rows:,}",
         "rows_source": source,
-        "features": _features(asked, columns),
-        "coefficients": "inputs" not in asked,
+        "features": _features(request),
+        "coefficients": request.network is None,
         "promises": [
             (f"epsilon = {budget.epsilon:g}", words.epsilon_sentence(budget)),
             (f"delta = {words.small(budget.delta)}", words.delta_sentence(budget, rows)),
@@ -100,11 +98,12 @@ def _asked(result: Result) -> dict[str, Any]:
     }
 
 
-def _features(asked: dict[str, Any], columns: dict[str, Any]) -> list[dict[str, Any]]:
+def _features(request: Request) -> list[dict[str, Any]]:
     """Each encoded column, or, without an encoding, each column that the model takes as it is."""
-    if asked.get("encoding"):
-        network = "inputs" in asked  # which has biases of its own
-        shown = [column for column in asked["encoding"] if column["column"] or not network]
+    columns = request.columns
+    if request.encoding:
+        network = request.network is not None  # which has biases of its own
+        shown = [column for column in request.encoding if column["column"] or not network]
         return [_feature(column, columns) for column in shown]
     return [
         {
@@ -114,8 +113,8 @@ def _features(asked: dict[str, Any], columns: dict[str, Any]) -> list[dict[str, 
             "wordy": False,
             "per_unit": "",
         }
-        for name in asked.get("arguments") or []
-        if name in columns and name != asked.get("target")
+        for name in request.arguments
+        if name in columns and name != request.target
     ]
 
 
@@ -233,7 +232,7 @@ def _spent(certificate: Certificate) -> dict[str, Any]:
 
 def _trace(result: Result) -> dict[str, Any]:
     means, ends = result.trace.get("means"), result.trace.get("ends")
-    settings = result.asked.get("settings") or {}
+    settings = result.request.settings.to_dict()
     figure, coordinates = "", 0
     if means is not None and ends is not None:
         figure = figures.trace_figure(means, ends, result.burn_in)
@@ -259,7 +258,7 @@ def _curvature(result: Result) -> dict[str, Any]:
     if not np.isfinite(found).all() or found.ndim not in (1, 2) or found.size == 0:
         return {"figure": ""}
     values = np.linalg.eigvalsh((found + found.T) / 2) if eigen else found
-    relative = (result.asked.get("settings") or {}).get("curvature") is not None
+    relative = result.request.settings.to_dict().get("curvature") is not None
     return {
         "figure": Markup(figures.curvature_figure(values, relative, eigen)),
         "eigen": eigen,

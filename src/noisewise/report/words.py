@@ -40,7 +40,7 @@ _FAMILIES = {
 
 def headline(result: Result) -> str:
     """The model and the target, as a title."""
-    name, target = str(result.asked.get("model", "model")), result.asked.get("target")
+    name, target = result.request.model, result.request.target
     title = _FAMILIES.get(name, f"Model {name}")
     if name.startswith("network("):
         title = "Neural network"
@@ -49,14 +49,14 @@ def headline(result: Result) -> str:
 
 def naive(result: Result) -> bool:
     """Whether plain DPVI was asked for, so that nothing here is noise-aware."""
-    return result.asked.get("posterior") == "naive"
+    return result.request.posterior == "naive"
 
 
 def lead(result: Result, parameters: int) -> str:
     """Privacy and status, a sentence each."""
     budget = result.privacy.budget
     kinds = {"naive": "A plain", "averaged": "An averaged (DPVIm's)"}
-    kind = kinds.get(str(result.asked.get("posterior")), "A noise-aware")
+    kind = kinds.get(result.request.posterior, "A noise-aware")
     what = f"{kind} posterior of {_counted(parameters, 'parameter')}"
     if result.privacy.private:
         how = (
@@ -135,7 +135,7 @@ def burn_in_sentence(result: Result) -> str:
     steps, blocks = int(ends[-1]), len(ends)
     ran = f"The fit took {steps:,} steps, averaged here over {_counted(blocks, 'block')}."
     if expectation(result):
-        share = 100 * result.asked["settings"]["averaged"]
+        share = 100 * result.request.settings.averaged
         return f"The fit took {steps:,} steps; the means of the last {share:.0f}% were averaged."
     if not 0 < result.burn_in < blocks:
         return f"{ran} Nothing was dropped as burn-in."
@@ -197,7 +197,7 @@ def tails_sentence(result: Result) -> str:
 
 def expectation(result: Result) -> bool:
     """Whether the posterior is DP-SEP's."""
-    return result.asked.get("posterior") == "dp-sep"
+    return result.request.posterior == "dp-sep"
 
 
 def plain_name(result: Result) -> str:
@@ -207,21 +207,22 @@ def plain_name(result: Result) -> str:
 
 def averaged(result: Result) -> bool:
     """Whether the posterior is DPVIm's, which infers no curvature."""
-    return result.asked.get("posterior") == "averaged"
+    return result.request.posterior == "averaged"
 
 
 def curvature_sentence(result: Result) -> str:
     """Whether the curvature, which decides the widths, is known."""
-    if result.asked.get("understated", 1.0) is None:
+    network = result.request.network
+    if network is not None and network.variance_inflation is None:
         return (
-            "Made-up targets of this very network could not be fitted in the same way, so what its "
+            "Simulated targets of this very network could not be fitted in the same way, so what its "
             "weights say together could not be checked: do not rely on the intervals."
         )
-    if "understated" in result.asked:
+    if network is not None:
         return (
             "A network's weights are fitted as if independent, which understates what they say "
-            "together: made-up targets of this very network, fitted in the same way, showed a "
-            f"squared error of {result.asked['understated']:.3g} times the variance that a fit "
+            "together: simulated targets of this very network, fitted in the same way, showed a "
+            f"squared error of {network.variance_inflation:.3g} times the variance that a fit "
             "reports. The posterior's variance has that factor."
         )
     if expectation(result):

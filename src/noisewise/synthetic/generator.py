@@ -21,7 +21,7 @@ _GROUP_VALUES, _WIDEST_GROUP = 2**20, 32
 
 
 class Drawn(NamedTuple):
-    """The columns of one table in the form of `Table.arrays`, and what was moved to bounds."""
+    """The columns of one table in the form of `Table.rows`, and what was moved to bounds."""
 
     columns: dict[str, np.ndarray]
     moved: dict[str, float]

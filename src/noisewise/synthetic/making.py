@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least, shown
-from noisewise.data import PublicSample, Schema
+from noisewise.data import PublicSample
 from noisewise.mechanism import Certificate
-from noisewise.models import RowView, Target, build_target, model_name, named_model
-from noisewise.planning import row_view
+from noisewise.models import BoundModel, Target, bind_model, model_name, named_model
 from noisewise.posterior import Status
-from noisewise.result import Result
+from noisewise.result import Request, Result
 from noisewise.synthetic.generator import Generator, covariates_of
 from noisewise.synthetic.origin import Origin
 from noisewise.synthetic.tables import SyntheticTables
@@ -31,7 +30,7 @@ def synthesize(
     rows: int | None = None,
     model: Callable[..., Any] | str | None = None,
     covariates: PublicSample | None = None,
-    plain: bool = False,
+    noise_unaware: bool = False,
     seed: int | None = None,
 ) -> SyntheticTables:
     """Synthetic tables from a fit's posterior, at no further privacy cost.
@@ -41,16 +40,20 @@ def synthesize(
     reads the error bars from. The posterior is the noise-aware one where the fit was read by
     ``"exact"``, ``"nuts"`` or ``"laplace"``; where by ``"averaged"``, as of a mixture, it is
     DPVIm's, whose spread is the guide's own and that of the iterates' tails; where by ``"naive"``,
-    plain DPVI's. A table has ``rows`` rows, by default the fit's public number.
+    plain DPVI's.
 
-    A ready-made model is found again by its name; a function of yours must be passed again, as
-    ``model=`` (or ``"path/to/model.py:function"``). A regression does not generate its
-    covariates: give it rows of theirs that are public, as ``covariates=``, from which whole rows
-    are drawn with replacement.
-
-    ``plain=True`` draws from plain DPVI's posterior, whose tables are too much alike: for
-    comparison only. The ``seed`` makes tables repeatable; it needs no secrecy, for everything here
-    is made from what was released already.
+    Args:
+        result: Of a model that generates its records, or whose covariates are given.
+        copies: How many tables.
+        rows: Of each; by default the fit's public number.
+        model: A ready-made one is found again by its name; a function of yours must be passed again
+            (or ``"path/to/model.py:function"``).
+        covariates: A regression does not generate its covariates: rows of theirs that are public,
+            from which whole rows are drawn with replacement.
+        noise_unaware: Draw from the posterior that ignores the noise, whose tables are too much
+            alike: for comparison only.
+        seed: Makes tables repeatable; it needs no secrecy, for everything here is made from what
+            was released already.
     """
     if not isinstance(result, Result):
         raise NoisewiseError(
@@ -63,7 +66,7 @@ def synthesize(
     if result.status is Status.DIVERGED:
         raise NoisewiseError(f"cannot synthesize from this result: {result.status.words}")
     generator = _generator(result, model, covariates)
-    draws = result.plain if plain else result.draws
+    draws = result.noise_unaware if noise_unaware else result.draws
     _check_latents(generator.target, draws)
     thetas = generator.unconstrained(draws)
     if copies > len(thetas):
@@ -75,9 +78,9 @@ def synthesize(
     order = np.random.default_rng(seed).permutation(len(thetas))
     origin = Origin(
         privacy=_with_covariates(result.privacy, generator, covariates),
-        model=str(result.asked["model"]),
+        model=result.request.model,
         rows=_fitted_rows(result),
-        posterior="naive" if plain else str(result.asked["posterior"]),
+        posterior="naive" if noise_unaware else result.request.posterior,
         sample=None if covariates is None else _declared(covariates),
         status=result.status,
     )
@@ -86,7 +89,7 @@ def synthesize(
 
 def _fitted_rows(result: Result) -> int:
     """The public number of rows: declared, or noised, which may have left none."""
-    return max(int(result.asked["rows"]), 1)
+    return max(result.request.public_count, 1)
 
 
 def _with_covariates(
@@ -117,40 +120,32 @@ def _warn_of_what_is_wrong(result: Result) -> None:
 def _generator(
     result: Result, model: Callable[..., Any] | str | None, covariates: PublicSample | None
 ) -> Generator:
-    asked = result.asked
-    schema, target = Schema.from_dict(asked["schema"]), asked["target"]
-    features = _features(asked)
-    found = _model(asked["model"], model, schema, target, features)
+    request = result.request
+    found = _model(request, model)
     if covariates is not None and not isinstance(covariates, PublicSample):
         raise NoisewiseError(
             f"covariates must be a noisewise.PublicSample, got {type(covariates).__name__}: "
             "wrap rows that are public in one; a Table's are not"
         )
-    view = row_view(found, schema, target, features, covariates)
-    built = build_target(found, view.simulate(np.random.default_rng(0), 4))
-    _check_covariates(built, view, asked["model"])
-    return Generator(built, view)
+    bound = bind_model(found, request.schema, request.target, request.features, covariates)
+    _check_covariates(bound)
+    return Generator(bound.target, bound.view)
 
 
-def _model(
-    name: str,
-    given: Callable[..., Any] | str | None,
-    schema: Schema,
-    target: str | None,
-    features: list[str],
-) -> Callable[..., Any]:
+def _model(request: Request, given: Callable[..., Any] | str | None) -> Callable[..., Any]:
     """The model that was fitted; never code that a result's file names by itself."""
+    name, about = request.model, (request.schema, request.target, request.features)
     if given is None:
         try:
             if ":" in name:
                 raise NoisewiseError("a file is run only if the caller names it")
-            return named_model(name, schema, target, features)
+            return named_model(name, *about)
         except NoisewiseError:
             raise NoisewiseError(
                 f"the result's model '{name}' is a function of yours, which is not saved with it: "
                 f"pass it again, as model={name} or model='path/to/model.py:{name}'"
             ) from None
-    found = named_model(given, schema, target, features)
+    found = named_model(given, *about)
     if model_name(found) != name:
         raise NoisewiseError(
             f"model is '{model_name(found)}', but the result is of '{name}': pass the one that "
@@ -159,15 +154,9 @@ def _model(
     return found
 
 
-def _features(asked: dict[str, Any]) -> list[str]:
-    """The columns besides the target that the fit used: those it encoded, or its arguments."""
-    encoded = [entry["column"] for entry in asked["encoding"]]
-    names = encoded if encoded else asked["arguments"]
-    return [name for name in dict.fromkeys(names) if name not in (None, asked["target"])]
-
-
-def _check_covariates(target: Target, view: RowView, name: str) -> None:
+def _check_covariates(bound: BoundModel) -> None:
     """Every column that the model does not generate must come from public rows."""
+    target, view, name = bound.target, bound.view, bound.name
     needed = covariates_of(target, view)
     if not target.generated:
         raise NoisewiseError(

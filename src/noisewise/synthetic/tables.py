@@ -233,7 +233,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
 
 
 def frame_of(schema: Schema, columns: dict[str, np.ndarray]) -> pandas.DataFrame:
-    """Arrays in the form of `Table.arrays` as a frame with the declared labels."""
+    """Arrays in the form of `Table.rows` as a frame with the declared labels."""
     import pandas
 
     found: dict[str, Any] = {}

@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from noisewise._validate import NoisewiseError, integer_at_least, one_of
+from noisewise.coverage.groups import Groups, Spec, run_group, split
+from noisewise.coverage.predictions import check_yes_or_no, predict_new_records
+from noisewise.coverage.result import Coverage
 from noisewise.data import PublicSample, Schema
+from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget
-from noisewise.models import Mixture, Network, build_target, model_name, named_model
-from noisewise.planning import Plan, row_view, sketch
+from noisewise.mechanism.counting import count_cost
+from noisewise.models import BoundModel, bind_model
+from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
-from noisewise.planning.plan import count_cost
 from noisewise.posterior import METHODS, check_method
-from noisewise.validation.groups import Groups, Spec, run_group, split
-from noisewise.validation.predictions import check_yes_or_no, predict_new_records
-from noisewise.validation.result import Coverage
 
 __all__ = ["coverage"]
 
@@ -27,16 +26,17 @@ __all__ = ["coverage"]
 def coverage(
     model: Callable[..., Any] | str,
     *,
-    like: Schema,
-    n: int,
+    schema: Schema,
+    rows: int,
     budget: Budget,
     target: str | None = None,
     features: list[str] | None = None,
+    method: str = "dpvi",
     plan: Plan | Settings | None = None,
     simulations: int = 1000,
     draws: int = 500,
     public_sample: PublicSample | None = None,
-    posterior: str = "exact",
+    posterior: str | None = None,
     test_rows: int = 0,
     seed: int = 0,
     jobs: int = 1,
@@ -47,93 +47,114 @@ def coverage(
 ) -> Coverage:
     """Measure whether the error bars are true: simulated tables only, no row is read.
 
-    Parameters are drawn from the prior, a table of ``n`` rows from the model (covariates from the
-    schema or a ``public_sample``), the whole private fit is run, and the posterior is compared with
-    the truth, ``simulations`` times. Without a ``plan`` one is made first.
+    Parameters are drawn from the prior, a table from the model (covariates from the schema or a
+    public sample), the whole private fit is run, and the posterior is compared with the truth.
 
-    Fits run side by side in groups that fit the device's memory; with ``jobs`` other than 1 groups
-    are spread over joblib's ``backend``: processes of this machine (``loky``), or a Dask or Ray
-    cluster that is running (``dask``, ``ray``). The outcome depends on the ``seed`` alone, up to
-    floating-point rounding, not on the grouping. With a ``folder`` finished groups are kept, and a
-    run that was killed goes on where it was.
-
-    ``test_rows`` new records a fit check predictions too, for models of yes or no.
+    Args:
+        model: As for `fit`.
+        schema: What is publicly known of the table.
+        rows: Number of rows of every simulated table.
+        budget: What every fit spends.
+        target: The column that is ``y`` to the model.
+        features: The columns that make up ``X``.
+        method: ``"dpvi"`` or ``"dp-sep"``.
+        plan: For the fits; without one a plan is made first.
+        simulations: How many fits.
+        draws: Posterior draws of each.
+        public_sample: Rows of other people that covariates are taken from.
+        posterior: How DPVI's traces are read; as for `fit`.
+        test_rows: So many new records a fit check predictions too, for models of yes or no.
+        seed: The outcome depends on it alone, up to floating-point rounding, not on the grouping.
+        jobs: With more than one, groups of fits are spread over joblib's ``backend``.
+        backend: Processes of this machine (``loky``), or a cluster that is running (``dask``,
+            ``ray``).
+        group: Fits side by side; None is what the device's memory holds.
+        folder: Where finished groups are kept: a run that was killed goes on where it was.
+        progress: Called with fits done and their number.
     """
     integer_at_least("simulations", simulations, 10)
     integer_at_least("draws", draws, 50)
     integer_at_least("test_rows", test_rows, 0)
-    one_of("posterior", posterior, METHODS)
-    resolved = named_model(model, like, target, features)
-    if isinstance(resolved, Mixture):
-        raise NoisewiseError(
-            "coverage cannot be measured for a mixture: its components have no order, so that fits "
-            "cannot be compared with the truth latent by latent"
-        )
-    if isinstance(resolved, Network):
-        raise NoisewiseError(
-            "coverage cannot be measured for a network, whose weights have no order: "
-            "docs/dp-sep.md has what was measured of its predictions"
-        )
-    view = row_view(resolved, like, target, features, public_sample)
-    built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
+    one_of("method", method, ("dpvi", "dp-sep"))
+    if posterior is not None:
+        one_of("posterior", posterior, METHODS)
+    bound = bind_model(model, schema, target, features, public_sample)
+    bound.require(
+        "ordered_latents",
+        "coverage",
+        "look at what is estimated from it, as docs/synthetic-data.md and docs/dp-sep.md do",
+    )
     if test_rows:
-        check_yes_or_no(built, view)
+        check_yes_or_no(bound.target, bound.view)
     if plan is None:
         plan = make_plan(
-            resolved,
-            like=like,
-            n=n,
+            bound.model,
+            schema=schema,
+            rows=rows,
             budget=budget,
             target=target,
             features=features,
+            method=method,
             public_sample=public_sample,
         )
-    settings = _checked_settings(plan, resolved, built.dim, like, n, budget, public_sample)
-    check_method(posterior, settings)
-    others = count_cost(like, budget)
-    spec = Spec(resolved, view, settings, n, budget, others, posterior, draws, seed)
+    settings = _checked_settings(plan, bound, method, rows, budget, public_sample)
+    if isinstance(settings, Settings):
+        check_method(posterior, settings)
+    spec = Spec(
+        model=bound.model,
+        view=bound.view,
+        settings=settings,
+        rows=rows,
+        budget=budget,
+        others=count_cost(schema.rows, budget),
+        posterior=posterior,
+        draws=draws,
+        seed=seed,
+    )
     groups = Groups(spec, None if folder is None else Path(folder))
     size = None if group is None else integer_at_least("group", group, 1)
     _fill(groups, spec, simulations, size, jobs, backend, progress)
     found = groups.collect(simulations)
     predictive = None
     if test_rows:
-        predictive = predict_new_records(built, view, found, test_rows, seed)
+        predictive = predict_new_records(bound.target, bound.view, found, test_rows, seed)
     return Coverage(
         truth=found.truth,
         draws=found.draws,
-        plain_mean=found.plain_mean,
-        plain_sd=found.plain_sd,
+        noise_unaware_mean=found.noise_unaware_mean,
+        noise_unaware_sd=found.noise_unaware_sd,
         status=found.status,
-        labels=tuple(built.labels),
-        single_release_sd=sketch(built, view, n, budget).release_sd,
-        about=_about(spec, simulations, public_sample),
+        labels=tuple(bound.target.labels),
+        single_release_sd=summarise(bound, rows, budget).release_sd,
+        about=_about(spec, bound.name, simulations, public_sample),
         predictive=predictive,
     )
 
 
 def _checked_settings(
     plan: Plan | Settings,
-    model: Callable[..., Any],
-    dim: int,
-    like: Schema,
-    n: int,
+    bound: BoundModel,
+    method: str,
+    rows: int,
     budget: Budget,
     public_sample: PublicSample | None,
-) -> Settings:
+) -> Settings | SepSettings:
     """The settings to run, if they are made for this model; a warning if not for these numbers."""
     if isinstance(plan, Settings):
-        plan.check_dimension(dim)
+        plan.check_dimension(bound.target.dim)
         return plan
-    plan.check(model, dim, public_sample)
-    plan.warn_if_it_does_not_fit(like, n, budget)
+    plan.check(bound, method, public_sample)
+    plan.warn_if_it_does_not_fit(bound.view.schema, rows, budget)
     return plan.settings
 
 
-def _about(spec: Spec, simulations: int, public_sample: PublicSample | None) -> dict[str, Any]:
+def _about(
+    spec: Spec, name: str, simulations: int, public_sample: PublicSample | None
+) -> dict[str, Any]:
     """What was run, for the page."""
-    return {
-        "model": model_name(spec.model),
+    settings = spec.settings
+    about = {
+        "model": name,
         "rows": spec.rows,
         "epsilon": spec.budget.epsilon,
         "delta": spec.budget.delta,
@@ -141,12 +162,16 @@ def _about(spec: Spec, simulations: int, public_sample: PublicSample | None) -> 
         "simulations": simulations,
         "draws": spec.draws,
         "seed": spec.seed,
-        "posterior": spec.posterior,
+        "posterior": spec.posterior or "exact",
         "covariates": "from the schema" if public_sample is None else "from the public sample",
-        "steps": spec.settings.steps,
-        "clip_norm": spec.settings.clip_norm,
-        "recalibrated": spec.settings.recalibrates,
+        "steps": settings.steps,
     }
+    if isinstance(settings, Settings):
+        return about | {
+            "clip_norm": settings.clip_norm,
+            "recalibrated": settings.recalibrates,
+        }
+    return about | {"posterior": "dp-sep"}
 
 
 def _fill(

@@ -10,9 +10,10 @@ import numpy as np
 from jax import Array
 
 from noisewise._validate import NoisewiseError
+from noisewise.data import Rows
 from noisewise.evaluation import PredictiveCalibration, predictive_calibration
-from noisewise.models import Rows, RowView, Target
-from noisewise.planning import SimulatedFits
+from noisewise.models import RowView, Target
+from noisewise.trials import SimulatedFits
 
 __all__ = ["check_yes_or_no", "predict_new_records"]
 
@@ -33,8 +34,8 @@ def predict_new_records(
     for k, (truth, draws) in enumerate(zip(fits.truth, fits.draws, strict=True)):
         if not np.isfinite(draws).all():
             continue
-        made_up = view.simulate(np.random.default_rng([seed, k, 1]), rows)
-        records = target.simulate(jax.random.fold_in(key, k), jnp.asarray(truth), made_up)
+        simulated = view.simulate(np.random.default_rng([seed, k, 1]), rows)
+        records = target.simulate(jax.random.fold_in(key, k), jnp.asarray(truth), simulated)
         found = np.asarray(records[outcome])
         some = jnp.asarray(draws[:: max(1, len(draws) // _DRAWS)])
         probabilities.append(np.asarray(_probability_of_yes(target, outcome, some, records)))
@@ -50,8 +51,8 @@ def check_yes_or_no(target: Target, view: RowView) -> str:
     if len(observed) != 1:
         raise NoisewiseError("test_rows needs a model with one observed argument: leave it at 0")
     key = jax.random.PRNGKey(0)
-    made_up = view.simulate(np.random.default_rng(0), 200)
-    records = target.simulate(key, target.sample_prior(key, 1)[0], made_up)
+    simulated = view.simulate(np.random.default_rng(0), 200)
+    records = target.simulate(key, target.sample_prior(key, 1)[0], simulated)
     if not np.isin(np.asarray(records[observed[0]]), (0, 1)).all():
         raise NoisewiseError(
             f"test_rows needs yes-or-no outcomes, the model's {observed[0]} are not: leave it at 0"

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError
+from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Release
-from noisewise.models import RowView, build_target
-from noisewise.planning import SimulatedFits, Simulator, simulator
+from noisewise.models import BoundModel, RowView
+from noisewise.models.ready_made import capabilities_of
+from noisewise.trials import SimulatedFits, Simulator, sep_trial, simulator
 
 __all__ = ["Groups", "Spec", "run_group"]
 
@@ -24,17 +26,17 @@ _FIELDS = SimulatedFits._fields
 _RUN = "run.json"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Spec:
     """Everything that decides a fit's outcome, ready to be sent to another process."""
 
     model: Callable[..., Any]
     view: RowView
-    settings: Settings
+    settings: Settings | SepSettings
     rows: int
     budget: Budget
     others: tuple[Release, ...]
-    posterior: str
+    posterior: str | None
     draws: int
     seed: int
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -63,19 +65,21 @@ class Spec:
         """The design, ready to be tried in this process."""
         known = _READY.get(self.token)
         if known is None:
-            target = build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
-            known = simulator(
-                target,
-                self.view,
-                self.settings,
-                self.rows,
-                self.budget,
-                self.others,
-                self.posterior,
-            )
+            known = self._simulator()
             _READY.clear()  # one run at a time
             _READY[self.token] = known
         return known
+
+    def _simulator(self) -> Simulator:
+        bound = BoundModel(self.model, self.view, capabilities_of(self.model))
+        if isinstance(self.settings, Settings):
+            posterior = self.posterior
+            return simulator(
+                bound, self.settings, self.rows, self.budget, self.others, posterior=posterior
+            )
+        design = sep_design(bound, settings=self.settings)
+        mechanisms = phase_mechanisms(design.phases, self.budget, self.others)
+        return Simulator(bound, sep_trial(bound, design, mechanisms, self.rows), self.rows)
 
 
 _READY: dict[str, Simulator] = {}

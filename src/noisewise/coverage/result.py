@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise._pages import write_page_about
 from noisewise.evaluation import (
     PredictiveCalibration,
     Scores,
@@ -34,9 +35,9 @@ class Coverage:
     """Fits x coordinates."""
     draws: np.ndarray
     """Fits x draws x coordinates: the noise-aware posteriors."""
-    plain_mean: np.ndarray
-    plain_sd: np.ndarray
-    """Plain DPVI's posteriors, which ignore the noise."""
+    noise_unaware_mean: np.ndarray
+    noise_unaware_sd: np.ndarray
+    """Of the posteriors that ignore the noise."""
     status: np.ndarray
     labels: tuple[str, ...]
     single_release_sd: np.ndarray
@@ -52,15 +53,15 @@ class Coverage:
         return score(self.truth, self.draws)
 
     @cached_property
-    def plain_z_sd(self) -> np.ndarray:
-        """Sd of plain DPVI's z-scores: how many times too narrow its intervals are."""
+    def noise_unaware_z_sd(self) -> np.ndarray:
+        """Sd of the z-scores of posteriors that ignore the noise: how many times too narrow they are."""
         with np.errstate(all="ignore"):
-            return np.nanstd((self.plain_mean - self.truth) / self.plain_sd, axis=0)
+            return np.nanstd((self.noise_unaware_mean - self.truth) / self.noise_unaware_sd, axis=0)
 
     def _references(self, count: int = 1) -> np.ndarray:
         """TARP's reference points around the last iterates, which depend on the data."""
         rng = np.random.default_rng([self.about.get("seed", 0), count])
-        centre = np.nan_to_num(self.plain_mean)
+        centre = np.nan_to_num(self.noise_unaware_mean)
         return draw_references(centre, np.nan_to_num(self.draws.std(1), nan=1.0), rng)
 
     @cached_property
@@ -105,13 +106,11 @@ class Coverage:
                 "error": float(scores.error[i]),
                 "reported_sd": float(scores.reported[i]),
                 "single_release_sd": float(self.single_release_sd[i]),
-                "plain_z_sd": float(self.plain_z_sd[i]),
+                "noise_unaware_z_sd": float(self.noise_unaware_z_sd[i]),
             }
             for i, name in enumerate(self.labels)
         ]
 
     def report(self, path: str | Path) -> Path:
         """Write one HTML page with the figures."""
-        from noisewise.report.coverage_page import write_coverage_page
-
-        return write_coverage_page(self, Path(path))
+        return write_page_about(self, path)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noisewise._pages import write_page_about
+from noisewise._validate import fraction
 from noisewise.mechanism import Certificate
 from noisewise.posterior import Status
+from noisewise.result import storage
+from noisewise.result.request import Request
 
 if TYPE_CHECKING:
     import pandas
@@ -31,12 +35,11 @@ class Result:
 
     draws: dict[str, np.ndarray]
     """Noise-aware posterior draws by latent, in its own space; the first axis is the draws'."""
-    plain: dict[str, np.ndarray]
-    """Plain draws (DPVI's, or DP-SEP's), whose error bars ignore the noise: to compare only."""
+    noise_unaware: dict[str, np.ndarray]
+    """Draws of plain DPVI or DP-SEP, whose error bars ignore the noise: to compare only."""
     privacy: Certificate
     status: Status
-    asked: dict[str, Any]
-    """What was asked for: model, target, features, rows, settings."""
+    request: Request
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     """Block means of the iterates (``means``) and the blocks' end steps (``ends``); where a
     posterior averages tails, their ``tail_blocks``, ``tail_slope``, ``tail_r_hat`` and whether
@@ -47,7 +50,7 @@ class Result:
     """Blocks dropped before the posterior was computed."""
     coordinates: dict[str, list[str]] = field(default_factory=dict)
     """Names along a latent's last axis, such as feature names."""
-    inner: tuple[str, ...] = ()
+    nuisance: tuple[str, ...] = ()
     """Latents that say nothing one by one, such as a network's weights: summaries leave them out,
     `draws` and `posterior` have them."""
 
@@ -56,18 +59,18 @@ class Result:
         """The draws as ArviZ reads them: chain x draw x shape, in group ``posterior``."""
         return _tree(self.draws, self.coordinates)
 
-    def summary(self, level: float = 0.95, *, plain: bool = False) -> pandas.DataFrame:
+    def summary(self, level: float = 0.95, *, noise_unaware: bool = False) -> pandas.DataFrame:
         """Mean, sd and central interval per scalar parameter.
 
-        ``plain=True`` summarises plain DPVI instead, for comparison.
+        Args:
+            level: Probability of the intervals.
+            noise_unaware: Summarise the posterior that ignores the noise, for comparison.
         """
         import pandas
 
-        from noisewise._validate import fraction
-
         fraction("level", level)
         rows = {}
-        for name, values in self.told(self.plain if plain else self.draws).items():
+        for name, values in self.reported(self.noise_unaware if noise_unaware else self.draws).items():
             for label, column in _scalars(name, values, self.coordinates.get(name)):
                 label = f"{name}[{label}]" if label in rows else label
                 low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
@@ -79,28 +82,45 @@ class Result:
                 }
         return pandas.DataFrame.from_dict(rows, orient="index")
 
-    def told(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Those of the latents that are not `inner`."""
-        return {name: values for name, values in draws.items() if name not in self.inner}
+    def reported(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Those of the latents that are not `nuisance`."""
+        return {name: values for name, values in draws.items() if name not in self.nuisance}
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page about the fit; returns its path."""
-        from noisewise.report import write_report
-
-        return write_report(self, Path(path))
+        return write_page_about(self, path)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the result into a new folder, whole or not at all."""
-        from noisewise.storage import save
+        return storage.save(self._stored(), Path(folder), overwrite=overwrite)
 
-        return save(self, Path(folder), overwrite=overwrite)
-
-    @staticmethod
-    def load(folder: str | Path) -> Result:
+    @classmethod
+    def load(cls, folder: str | Path) -> Result:
         """Read back what `save` wrote; refuses a corrupt or foreign folder."""
-        from noisewise.storage import load
+        with storage.reading(Path(folder)) as found:
+            plain = found.plain
+            return cls(
+                privacy=Certificate.from_dict(plain["privacy"]),
+                status=Status(plain["status"]),
+                request=Request.from_dict(plain["request"]),
+                burn_in=int(plain["burn_in"]),
+                coordinates=dict(plain["coordinates"]),
+                nuisance=tuple(plain["nuisance"]),
+                **found.arrays,
+            )
 
-        return load(Path(folder))
+    def _stored(self) -> storage.Stored:
+        return storage.Stored(
+            plain={
+                "status": self.status.value,
+                "privacy": self.privacy.to_dict(),
+                "request": self.request.to_dict(),
+                "burn_in": self.burn_in,
+                "coordinates": self.coordinates,
+                "nuisance": list(self.nuisance),
+            },
+            arrays={group: getattr(self, group) for group in storage.GROUPS},
+        )
 
     def __repr__(self) -> str:
         return f"Result(status={self.status.value}, latents={list(self.draws)})\n{self.privacy}"

@@ -1,4 +1,4 @@
-"""Made-up tables of a mixture, drawn on the host: no row is read, and nothing is compiled."""
+"""Simulated tables of a mixture, drawn on the host: no row is read, and nothing is compiled."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.data import Schema
-from noisewise.models import Mixture, Rows
+from noisewise.data import Rows, Schema
+from noisewise.models import Mixture
 from noisewise.models.mixture import COUNT_SHAPE
 
-__all__ = ["MadeUp", "declared_intercept", "made_up_table"]
+__all__ = ["SimulatedTable", "declared_intercept", "simulate_table"]
 
 _LARGEST_SHARE = 0.9
 _FARTHEST = 30.0
 
 
-class MadeUp(NamedTuple):
+class SimulatedTable(NamedTuple):
     """A truth and its records."""
 
     latents: Rows
@@ -38,7 +38,9 @@ def declared_intercept(model: Mixture, schema: Schema) -> float | None:
     return math.log(guess / (1 - guess)) if model.response == "logistic" else math.log(guess)
 
 
-def made_up_table(model: Mixture, schema: Schema, rng: np.random.Generator, count: int) -> MadeUp:
+def simulate_table(
+    model: Mixture, schema: Schema, rng: np.random.Generator, count: int
+) -> SimulatedTable:
     """A truth from the prior, ``count`` records from it.
 
     Two things are not the prior's: one component has nine tenths of the records, for gradients are
@@ -62,7 +64,7 @@ def made_up_table(model: Mixture, schema: Schema, rng: np.random.Generator, coun
     if model.target is not None:
         latents["coefficients"] = rng.standard_normal(len(model.design))
         rows[model.target] = _responses(model, schema, rng, latents, rows)
-    return MadeUp(latents, rows, _allowed(schema, rows))
+    return SimulatedTable(latents, rows, _allowed(schema, rows))
 
 
 def _responses(

@@ -6,22 +6,29 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.mechanism import Certificate
-from noisewise.posterior import Status
-from noisewise.result import Result
 
-__all__ = ["ResultFileError", "check_free", "load", "save"]
+__all__ = ["GROUPS", "ResultFileError", "Stored", "check_free", "reading", "save"]
 
 _FORMAT = "noisewise-result"
-_VERSION = 1
+_VERSION = 2
 _JSON, _ARRAYS = "result.json", "arrays.npz"
-_GROUPS = ("draws", "plain", "trace")
+GROUPS = ("draws", "noise_unaware", "trace")
+
+
+class Stored(NamedTuple):
+    """A result as files hold it."""
+
+    plain: dict[str, Any]
+    arrays: dict[str, dict[str, np.ndarray]]
+    """By group and name."""
 
 
 class ResultFileError(NoisewiseError):
@@ -40,26 +47,17 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
         raise ResultFileError(f"{folder} is not a noisewise result: not overwritten")
 
 
-def save(result: Result, folder: Path, *, overwrite: bool = False) -> Path:
+def save(stored: Stored, folder: Path, *, overwrite: bool = False) -> Path:
     """Write into a temporary sibling and rename, so that no half-written result is ever seen."""
     check_free(folder, overwrite=overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        arrays = {f"{g}/{n}": a for g in _GROUPS for n, a in getattr(result, g).items()}
+        arrays = {f"{g}/{n}": a for g in GROUPS for n, a in stored.arrays[g].items()}
         np.savez_compressed(scratch / _ARRAYS, allow_pickle=False, **arrays)
-        plain = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "status": result.status.value,
-            "privacy": result.privacy.to_dict(),
-            "asked": result.asked,
-            "burn_in": result.burn_in,
-            "coordinates": result.coordinates,
-            "inner": list(result.inner),
-            "arrays_sha256": _digest(scratch / _ARRAYS),
-        }
-        (scratch / _JSON).write_text(json.dumps(plain, indent=2) + "\n")
+        head = {"format": _FORMAT, "version": _VERSION}
+        digest = {"arrays_sha256": _digest(scratch / _ARRAYS)}
+        (scratch / _JSON).write_text(json.dumps(head | stored.plain | digest, indent=2) + "\n")
         scratch.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
@@ -70,8 +68,9 @@ def save(result: Result, folder: Path, *, overwrite: bool = False) -> Path:
     return folder
 
 
-def load(folder: Path) -> Result:
-    """The result in the folder; one clear line if there is none, or it was changed."""
+@contextmanager
+def reading(folder: Path) -> Iterator[Stored]:
+    """What the folder holds; one clear line if it is no result, was changed, or does not fit."""
     plain = _read_json(folder)
     if plain.get("version") != _VERSION:
         raise ResultFileError(
@@ -80,21 +79,13 @@ def load(folder: Path) -> Result:
     archive = folder / _ARRAYS
     if not archive.is_file() or _digest(archive) != plain.get("arrays_sha256"):
         raise ResultFileError(f"{archive} is missing or was changed since it was written")
-    groups: dict[str, dict[str, np.ndarray]] = {group: {} for group in _GROUPS}
+    groups: dict[str, dict[str, np.ndarray]] = {group: {} for group in GROUPS}
     with np.load(archive, allow_pickle=False) as arrays:
         for key in arrays.files:
             group, _, name = key.partition("/")
             groups[group][name] = arrays[key]
     try:
-        return Result(
-            privacy=Certificate.from_dict(plain["privacy"]),
-            status=Status(plain["status"]),
-            asked=dict(plain["asked"]),
-            burn_in=int(plain["burn_in"]),
-            coordinates=dict(plain["coordinates"]),
-            inner=tuple(plain.get("inner", ())),
-            **groups,
-        )
+        yield Stored(plain, groups)
     except (KeyError, TypeError, ValueError) as error:
         raise ResultFileError(f"{folder / _JSON} is damaged: {error}") from error
 

@@ -1,0 +1,164 @@
+"""What an algorithm is to the engine, and a run: an algorithm with all its numbers.
+
+An algorithm never sees rows. It says what one record contributes at a public point; the engine
+clips, sums and noises the contributions of a Poisson batch; the algorithm moves by what was
+released. So every algorithm is private for one reason, and that reason is in `engine.run`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from noisewise.data import Rows
+from noisewise.mechanism import Grid, Mechanism, Passes, usual_passes
+
+if TYPE_CHECKING:
+    from jax import Array
+    from jaxtyping import Float
+
+__all__ = ["Algorithm", "Numbers", "Run", "Step", "release_numbers"]
+
+
+class Numbers(Protocol):
+    """Numbers of a run that compiled code takes as arguments; algorithms add their own."""
+
+    @property
+    def grid(self) -> Grid:
+        """The integer grid that contributions are rounded to."""
+
+    @property
+    def noise_scale(self) -> Array:
+        """Standard deviation of the privacy noise in grid units, per released coordinate."""
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability of every record to be in a batch."""
+
+    @property
+    def public_count(self) -> float:
+        """The number of records as everybody may know it: declared, or noised."""
+
+
+class Step(NamedTuple):
+    """What a step leaves behind."""
+
+    state: Any
+    record: Any
+    """What is recorded of the steps so far; see `Algorithm.empty_record`."""
+    kept: Any = None
+    """This step by itself, where every step is to be kept; else None."""
+
+
+class Algorithm(Protocol):
+    """A private algorithm: a frozen dataclass, equal to another where the compiled code is.
+
+    In the order of a step: `point`, `contributions`, (the engine's noisy sum,) `update`.
+    """
+
+    @property
+    def released(self) -> int:
+        """Number of coordinates that a step releases."""
+
+    @property
+    def pass_floats(self) -> int:
+        """Floats that one record of a batch needs while its contribution is computed."""
+
+    @property
+    def blocks(self) -> int:
+        """How many stretches of steps a run records, at most."""
+
+    @property
+    def draws_public_numbers(self) -> bool:
+        """Whether `point` uses its key (a guide's draws, say)."""
+
+    def init(self, numbers: Any, start: Any) -> Any:
+        """The state before the first step, from a public start."""
+
+    def empty_record(self, state: Any) -> Any:
+        """A record of no steps: one begins with every block."""
+
+    def point(self, numbers: Any, state: Any, schedule: Any, key: Any) -> Any:
+        """Where contributions are computed: everything public that they depend on.
+
+        ``schedule`` is this step's entry of the run's schedule.
+        """
+
+    def contributions(
+        self, numbers: Any, point: Any, batch: Rows
+    ) -> Float[Array, "batch released"]:
+        """What every record of a batch contributes, before it is clipped."""
+
+    def update(
+        self,
+        numbers: Any,
+        state: Any,
+        record: Any,
+        point: Any,
+        schedule: Any,
+        released: Float[Array, " released"],
+    ) -> Step:
+        """Move by the noisy sum, and record: post-processing of what was released."""
+
+    def handover(self, numbers: Any, state: Any) -> Any:
+        """What a next phase starts from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Everything that a run needs but the rows and the noise.
+
+    A JAX pytree: `jax.jit` compiles one program for all runs of equal ``algorithm``, ``passes`` and
+    ``sampling_rate``, and `jax.vmap` runs those side by side that differ in their numbers.
+    """
+
+    algorithm: Any
+    passes: Passes
+    sampling_rate: float
+    """As accounted; compiled code may use it to shape arrays."""
+    numbers: Any
+    schedule: Any
+    """Public numbers of every step: arrays with a leading axis of steps."""
+    start: Any
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return int(jax.tree.leaves(self.schedule)[0].shape[0])
+
+    def starting_at(self, start: Any) -> Run:
+        """The same run from another public start."""
+        return replace(self, start=start)
+
+
+jax.tree_util.register_dataclass(
+    Run,
+    data_fields=["numbers", "schedule", "start"],
+    meta_fields=["algorithm", "passes", "sampling_rate"],
+)
+
+_PASS_FLOATS = 2**26
+
+
+class ReleaseNumbers(NamedTuple):
+    """The engine's part of a run's numbers, and how its batches are walked."""
+
+    passes: Passes
+    grid: Grid
+    noise_scale: np.ndarray
+
+
+def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> ReleaseNumbers:
+    """How the mechanism's sums of this algorithm are computed: from public numbers alone.
+
+    Passes are as long as 256 MiB allow, so that no shape of compiled code follows the true number
+    of records.
+    """
+    most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
+    grid = mechanism.grid(algorithm.released, public_count)
+    scale = np.full(algorithm.released, mechanism.noise * grid.points)
+    passes = usual_passes(public_count, mechanism.sampling_rate, most)
+    return ReleaseNumbers(passes, grid, scale.astype(np.float32))

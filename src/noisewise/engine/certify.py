@@ -1,0 +1,82 @@
+"""The one place where a certificate is made, and the number of rows that a fit may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from noisewise._validate import NoisewiseError
+from noisewise.data import PublicSample, Table
+from noisewise.mechanism import Budget, Certificate, Release, issue
+from noisewise.mechanism.counting import count_release, noisy_count
+
+__all__ = ["PublicCount", "certify", "public_count"]
+
+
+@dataclass(frozen=True)
+class PublicCount:
+    """The number of rows as it may be used, where it came from, and what it cost."""
+
+    value: int
+    source: str
+    releases: tuple[Release, ...]
+
+
+def public_count(table: Table, budget: Budget, insecure_seed: int | None) -> PublicCount:
+    """Read, or bought with about one percent of the budget: then nothing may be refused after."""
+    declared, true_count = table.schema.rows, table.rows.true_count
+    if declared is not None:
+        if declared != true_count:
+            raise NoisewiseError(
+                f"the schema declares rows = {declared} but the table has another number: correct "
+                "it, or leave rows out to have the number noised"
+            )
+        return PublicCount(declared, "declared public in the schema", ())
+    if budget.adjacency == "replace-one":
+        return PublicCount(true_count, "public under replace-one adjacency", ())
+    release = count_release(budget)
+    noised = noisy_count(true_count, release, insecure_seed)
+    return PublicCount(noised, "noised, paid from the budget", (release,))
+
+
+def certify(
+    budget: Budget,
+    releases: tuple[Release, ...],
+    *,
+    settings: str,
+    count: PublicCount | str,
+    public_sample: PublicSample | None = None,
+    insecure_seed: int | None = None,
+    not_private_because: tuple[str, ...] = (),
+) -> Certificate:
+    """The certificate of what was released.
+
+    Args:
+        budget: What was allowed.
+        releases: What was released, the row count's own release aside.
+        settings: Where clip norms and settings came from.
+        count: The number of rows and its own release, or in words where it came from.
+        public_sample: Rows of other people that covariates were simulated from.
+        insecure_seed: The seed, if the noise came from one: whoever knows it can undo the noise.
+        not_private_because: Whatever else voids the guarantee.
+    """
+    secure = insecure_seed is None
+    counted = () if isinstance(count, str) else count.releases
+    sources = {
+        "bounds and categories": "declared in the schema",
+        "clip norm and settings": settings,
+        "number of rows": count if isinstance(count, str) else count.source,
+        "randomness": "AES-128-CTR keyed by the operating system" if secure else "a known seed",
+        "sampling": "Poisson, no batch truncated",
+        "noise": "rounded Gaussian on an integer grid",
+    }
+    if public_sample is not None:
+        sources["covariates for simulation"] = (
+            f"a sample of {len(public_sample)} rows, {public_sample.fingerprint()}, declared public"
+        )
+    reasons = not_private_because
+    if not secure:
+        reasons = (
+            *reasons,
+            f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",
+        )
+    return issue(budget, (*releases, *counted), sources, reasons)

@@ -1,0 +1,199 @@
+"""The private loop. Everything that noisewise releases step by step is released here.
+
+Two drivers share one step. `run_secure` takes rows about people and randomness from a cryptographic
+generator on the host, streamed in chunks. `run_simulated` takes simulated or public rows and a
+seed, wholly on the device, so that many runs go side by side under `jax.vmap`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.data import PrivateRows, Rows
+from noisewise.engine.algorithm import Run, Step
+from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum
+
+if TYPE_CHECKING:
+    from jax import Array
+
+__all__ = ["Finished", "block_length", "device_source", "run_secure", "run_simulated"]
+
+_CHUNK_STEPS = 100
+_CHUNK_NUMBERS = 2**25
+_WORKERS = 4
+
+
+class Finished(NamedTuple):
+    """What a run ends with: all of it public."""
+
+    state: Any
+    records: Any
+    """The algorithm's records, block by block: a list from `run_secure`, a leading axis from
+    `run_simulated`."""
+    kept: Any = None
+    """Every step, where the algorithm keeps them."""
+    ends: tuple[int, ...] = ()
+    """Steps done at the end of every block; of a secure run."""
+
+
+def _step(
+    run: Run, rows: Rows, state: Any, record: Any, schedule: Any, key: Any, draws: Draws
+) -> Step:
+    """One private step: the only place where rows meet an algorithm."""
+    algorithm, numbers = run.algorithm, run.numbers
+    # GPUs multiply in ten bits otherwise: little beside the noise, but it does not average out.
+    with jax.default_matmul_precision("highest"):
+        point = algorithm.point(numbers, state, schedule, key)
+        contributions = partial(algorithm.contributions, numbers, point)
+        released = noisy_sum(contributions, rows, draws, numbers.grid, *run.passes)
+        found: Step = algorithm.update(numbers, state, record, point, schedule, released)
+    return found
+
+
+@jax.jit
+def _run_chunk(run: Run, rows: Rows, state: Any, key: Array, chunk: Chunk) -> Finished:
+    """Several steps with randomness from the host, as one block."""
+
+    def one(carry: tuple[Any, Any], inputs: Any) -> tuple[tuple[Any, Any], Any]:
+        schedule, key, offset, size, noise = inputs
+        draws = Draws(chunk.indices, offset, size, noise)
+        found = _step(run, rows, *carry, schedule, key, draws)
+        return (found.state, found.record), found.kept
+
+    keys = jax.random.split(key, run.steps)
+    inputs = (run.schedule, keys, chunk.offset, chunk.size, chunk.noise)
+    start = (state, run.algorithm.empty_record(state))
+    (state, record), kept = jax.lax.scan(one, start, inputs)
+    return Finished(state, record, kept)
+
+
+def run_secure(
+    run: Run,
+    rows: PrivateRows,
+    *,
+    insecure_seed: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Finished:
+    """One run on rows about people: cryptographic noise and sampling, streamed in chunks.
+
+    Args:
+        run: The algorithm and its numbers, all public.
+        rows: The records, prepared for the algorithm.
+        insecure_seed: Makes the run repeatable, and therefore not private.
+        progress: Called with the number of steps done.
+    """
+    numbers, true_count = run.numbers, rows.true_count
+    scale = np.asarray(numbers.noise_scale, float)
+    source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
+    columns = {name: jnp.asarray(column) for name, column in rows.unsafe_columns().items()}
+    state = run.algorithm.init(numbers, run.start)
+    # By the public number: how many blocks there are is part of the result.
+    pieces = _pieces(run, max(1, round(float(numbers.public_count))))
+    # What an algorithm draws for itself is public: it needs freshness, not secrecy.
+    seed = secrets.randbits(32) if insecure_seed is None else insecure_seed
+    keys = jax.random.split(jax.random.PRNGKey(seed), len(pieces))
+    records, kept, done = [], [], 0
+    for key, length, chunk in zip(keys, pieces, _stream(source, pieces), strict=True):
+        some = jax.tree.map(lambda column: column[done : done + length], run.schedule)  # noqa: B023
+        passes = run.passes.enough_for(int(chunk.size.max()))
+        found = _run_chunk(replace(run, schedule=some, passes=passes), columns, state, key, chunk)
+        state = found.state
+        records.append(jax.device_get(found.records))
+        kept.append(jax.device_get(found.kept))
+        done += length
+        if progress is not None:
+            progress(done)
+    every = None
+    if kept[0] is not None:
+        every = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
+    return Finished(state, records, every, tuple(np.cumsum(pieces).tolist()))
+
+
+def _pieces(run: Run, public_count: int) -> list[int]:
+    """Lengths of the chunks: as many as the algorithm has blocks, or more to spare memory."""
+    longest = _CHUNK_NUMBERS // (public_count + run.algorithm.released)
+    wanted = min(_CHUNK_STEPS, math.ceil(run.steps / run.algorithm.blocks))
+    length = max(1, min(wanted, longest))
+    whole, rest = divmod(run.steps, length)
+    return [length] * whole + ([rest] if rest else [])
+
+
+def _stream(source: SecureSource, pieces: list[int]) -> Iterator[Chunk]:
+    """Chunks of randomness in order, the next ones drawn while the device works on this one."""
+    workers = min(_WORKERS, max(1, (os.cpu_count() or 1) // 2))
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        waiting: deque[Future[Chunk]] = deque()
+        for number, steps in enumerate(pieces):
+            waiting.append(pool.submit(source.chunk, number, steps))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def device_source(run: Run, count: int) -> DeviceSource:
+    """Seeded batches and noise for tables of ``count`` simulated records."""
+    return DeviceSource(count, run.sampling_rate, run.passes)
+
+
+def block_length(run: Run) -> int:
+    """Steps of a block where a simulation is recorded in the algorithm's number of blocks."""
+    return max(1, run.steps // int(run.algorithm.blocks))
+
+
+def run_simulated(
+    run: Run, source: DeviceSource, rows: Rows, key: Array, length: int | None = None
+) -> Finished:
+    """One run on simulated rows, wholly on the device: `jax.vmap` it over runs, rows and keys.
+
+    Not for data about people: the noise comes from a seed.
+
+    Args:
+        run: The algorithm and its numbers.
+        source: Seeded batches and noise (`device_source`).
+        rows: Simulated or public records, prepared for the algorithm.
+        key: Decides batches, noise and the algorithm's own draws.
+        length: Steps of a recorded block; what does not fill one is left off the end. None is one
+            block of all steps.
+    """
+    algorithm, numbers = run.algorithm, run.numbers
+    length = run.steps if length is None else length
+    blocks = run.steps // length
+    schedule = jax.tree.map(
+        lambda column: jnp.asarray(column)[: blocks * length].reshape(
+            blocks, length, *column.shape[1:]
+        ),
+        run.schedule,
+    )
+
+    def one(carry: tuple[Any, Any], inputs: tuple[Any, Array]) -> tuple[tuple[Any, Any], None]:
+        schedule, key = inputs
+        key_draws = key_point = key
+        if algorithm.draws_public_numbers:
+            key_draws, key_point = jax.random.split(key)
+        draws = source.draw(key_draws, jnp.asarray(numbers.noise_scale))
+        found = _step(run, rows, *carry, schedule, key_point, draws)
+        return (found.state, found.record), None
+
+    def block(state: Any, inputs: tuple[Any, Array]) -> tuple[Any, Any]:
+        schedule, key = inputs
+        keys = jax.random.split(key, length)
+        start = (state, algorithm.empty_record(state))
+        (state, record), _ = jax.lax.scan(one, start, (schedule, keys))
+        return state, record
+
+    keys = key[None] if blocks == 1 else jax.random.split(key, blocks)
+    state, records = jax.lax.scan(block, algorithm.init(numbers, run.start), (schedule, keys))
+    return Finished(state, records)

@@ -1,0 +1,161 @@
+"""DPVI from a table to a posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._validate import NoisewiseError, shown
+from noisewise.data import Rows
+from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
+from noisewise.engine import Finished, PublicCount, Run, run_secure
+from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
+from noisewise.mechanism import Mechanism
+from noisewise.mechanism.counting import count_cost
+from noisewise.models import BoundModel
+from noisewise.planning import SIMULATED, Plan, guess_settings
+from noisewise.posterior import Outcome, check_method, infer
+from noisewise.trials import reference_rows
+
+__all__ = ["Dpvi"]
+
+
+@dataclass(frozen=True)
+class Dpvi:
+    """Variational inference by released gradients, and the noise-aware reading of their trace."""
+
+    plan: Plan | Settings | None
+    chosen_posterior: str | None
+    name: str = "dpvi"
+
+    @property
+    def _settings(self) -> Settings | None:
+        found = self.plan.settings if isinstance(self.plan, Plan) else self.plan
+        assert found is None or isinstance(found, Settings)  # `rehearse` has looked
+        return found
+
+    def rehearse(self, job: Job) -> None:
+        """Plan, posterior and model must fit together; a planned run is assembled once."""
+        self._check_posterior(job.bound)
+        plan = self.plan
+        if not isinstance(plan, Plan | Settings | None):
+            raise NoisewiseError(
+                "plan must be a noisewise.Plan (Plan.load reads a file) or Settings, got "
+                f"{shown(plan)}"
+            )
+        target = job.bound.target
+        if isinstance(plan, Plan):
+            plan.check(job.bound, self.name, job.public_sample)
+        settings = self._settings
+        if settings is not None:
+            settings.check_dimension(target.dim)
+            _assemble_once(job, settings)
+        if settings is not None or job.bound.capabilities.unique_optimum:
+            check_method(self.chosen_posterior, settings)
+
+    def _check_posterior(self, bound: BoundModel) -> None:
+        """Whether the model can be read as asked."""
+        bound.require("averaged_posterior", "DPVI", "fit it with method='dp-sep'")
+        if self.chosen_posterior not in (None, "averaged"):
+            purpose, instead = f"posterior={self.chosen_posterior!r}", "use posterior='averaged'"
+            bound.require("unique_optimum", purpose, instead)
+
+    def prepare(self, job: Job, count: PublicCount) -> Prepared:
+        """Settings from the plan, or from a quick simulation."""
+        settings, source = self._settings, "set by the caller"
+        if settings is None:
+            source = SIMULATED
+            settings = guess_settings(job.bound, count.value, job.budget, job.steps)
+        elif isinstance(self.plan, Plan):
+            source = self.plan.source
+            self.plan.warn_if_it_does_not_fit(job.table.schema, count.value, job.budget)
+        mechanism = settings.mechanism().calibrate(job.budget, count.releases)
+        target = job.bound.target
+        run = assemble(settings, target, mechanism, count.value)
+        frame = run.numbers.constants.frame
+
+        def prepared(rows: Rows) -> Rows:
+            return target.prepare(rows, frame)
+
+        return Prepared(
+            runs=[run],
+            rows=job.bound.view.private(job.table).map(prepared),
+            releases=(mechanism.release("gradients"),),
+            settings=settings,
+            source=source,
+            public_count=count.value,
+        )
+
+    def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
+        """One run."""
+        (run,) = prepared.runs
+        progress = job.progress
+        heard = None if progress is None else lambda done: progress(done, run.steps)
+        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=heard)]
+
+    def posterior(
+        self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator
+    ) -> Reading:
+        """The trace, read by the chosen posterior."""
+        (run,), settings = prepared.runs, prepared.settings
+        assert isinstance(settings, Settings)
+        trace = trace_of(finished[0], BLOCKS)
+        method = self._method(job.bound)
+        reference = reference_rows(job.bound, prepared.public_count)
+        outcome = infer(method, trace, run, settings, job.draws, rng, reference)
+        ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
+        return Reading(
+            draws=_latents(job.bound, outcome.draws),
+            noise_unaware=_latents(job.bound, outcome.plain),
+            status=outcome.status,
+            posterior=method,
+            trace={
+                "means": trace.block_means(),
+                "ends": ends,
+                "curvature": outcome.curvature,
+                **_tails(outcome),
+            },
+            burn_in=outcome.burn_in.blocks,
+        )
+
+    def _method(self, bound: BoundModel) -> str:
+        default = "exact" if bound.capabilities.unique_optimum else "averaged"
+        return self.chosen_posterior or default
+
+
+def _assemble_once(job: Job, settings: Settings) -> Run:
+    """Put the fit together for a nominal number of rows: what does not fit together is refused."""
+    count, schema = nominal_count(job.table), job.table.schema
+    others = count_cost(schema.rows, job.budget)
+    try:
+        mechanism = settings.mechanism().calibrate(job.budget, others)
+        return assemble(settings, job.bound.target, mechanism, count)
+    except (ValueError, TypeError) as error:
+        if isinstance(error, NoisewiseError):
+            raise
+        text = " ".join(str(error).split())[:200]
+        raise NoisewiseError(f"the settings do not fit this model: {text}") from error
+
+
+def _latents(bound: BoundModel, theta: np.ndarray) -> dict[str, np.ndarray]:
+    found = bound.target.constrain(jnp.asarray(theta, jnp.float32))
+    # What has names of its own is what people look for: it comes first.
+    order = sorted(found, key=lambda name: name not in bound.coordinates)
+    return {name: np.asarray(found[name]) for name in order}
+
+
+def _tails(outcome: Outcome) -> dict[str, np.ndarray]:
+    """Tails that were averaged, and both tests of their convergence, by variational parameter."""
+    found = outcome.averaged
+    if found is None:
+        return {}
+    return {
+        "tail_blocks": found.blocks,
+        "tail_slope": found.slope,
+        "tail_r_hat": found.r_hat,
+        "tail_converged": found.converged,
+        **{f"pull_{name}": np.array(pull) for name, pull in (outcome.pulls or {}).items()},
+    }

@@ -1,0 +1,166 @@
+"""The whole street in one call: a table and a budget in, a noise-aware posterior out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise.data import PublicSample, Table
+from noisewise.dpvi import Settings
+from noisewise.engine import certify, public_count
+from noisewise.fitting.dpsep import DpSep
+from noisewise.fitting.dpvi import Dpvi
+from noisewise.fitting.method import Job, Method, Prepared, Reading
+from noisewise.fitting.network import NetworkSep
+from noisewise.mechanism import Budget
+from noisewise.models import bind_model
+from noisewise.planning import Plan
+from noisewise.result import Request, Result
+
+__all__ = ["fit"]
+
+
+def fit(
+    model: Callable[..., Any] | str,
+    table: Table,
+    *,
+    budget: Budget,
+    target: str | None = None,
+    features: list[str] | None = None,
+    plan: Plan | Settings | None = None,
+    steps: int | None = None,
+    public_sample: PublicSample | None = None,
+    method: str = "dpvi",
+    posterior: str | None = None,
+    draws: int = 4000,
+    insecure_seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Fit a NumPyro model under differential privacy.
+
+    If the schema declares no number of rows, a noisy one is bought with about one percent of the
+    budget.
+
+    Args:
+        model: A NumPyro model function, ``"logistic"``, ``"probit"``, ``"poisson"``, ``"linear"``,
+            ``"network"``, ``"mixture"`` or ``"path/to/model.py:function"``. Its arguments are
+            columns of the table by name; ``X`` and ``y`` are the design matrix and the target.
+        table: The rows, checked against a schema.
+        budget: Epsilon and delta, and what they protect.
+        target: The column that is ``y`` to the model.
+        features: The columns that make up ``X``; all but the target if not given.
+        plan: From `noisewise.plan`, or settings of your own. Without one, a quick plan is made by
+            simulation first (`noisewise.plan` with ``fits=0``).
+        steps: How many, where there is no plan; 4000 unless given, of DP-SEP 400, of a network 800.
+        public_sample: Rows of other people that simulated covariates are taken from, in place of
+            the schema.
+        method: ``"dpvi"``, or ``"dp-sep"``: stochastic expectation propagation, for linear,
+            logistic and probit regressions and networks. A network can only be fitted so.
+        posterior: How a DPVI trace is read, by default the noise-aware way. For a mixture it is
+            ``"averaged"``, DPVIm's: the noise-aware ones need a unique optimum, and a mixture has
+            one for every order of its components.
+        draws: How many posterior draws to return.
+        insecure_seed: Makes the fit repeatable and therefore not private: for tests only.
+        progress: Called with the steps done and their number as the run goes on.
+    """
+    if not isinstance(table, Table):
+        raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
+    if not isinstance(budget, Budget):
+        raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
+    integer_at_least("draws", draws, 100)
+    if steps is not None:
+        integer_at_least("steps", steps, 10)
+    if insecure_seed is not None:
+        integer_at_least("insecure_seed", insecure_seed, 0)
+    if plan is not None and steps is not None:
+        raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
+    one_of("method", method, ("dpvi", "dp-sep"))
+    bound = bind_model(model, table.schema, target, features, public_sample)
+    _refuse_own_rows(public_sample, table)
+    job = Job(
+        bound=bound,
+        table=table,
+        budget=budget,
+        draws=draws,
+        steps=steps,
+        public_sample=public_sample,
+        insecure_seed=insecure_seed,
+        progress=progress,
+    )
+    return _fit(job, _method(job, method, plan, posterior))
+
+
+def _method(
+    job: Job, name: str, plan: Plan | Settings | None, posterior: str | None
+) -> Method:
+    if name == "dpvi":
+        return Dpvi(plan, posterior)
+    if posterior is not None or isinstance(plan, Settings):
+        raise NoisewiseError(
+            "posterior and DPVI's settings belong to method='dpvi': leave them out with "
+            "method='dp-sep'"
+        )
+    if job.bound.capabilities.site == "network":
+        if plan is not None:
+            raise NoisewiseError("a network has no plan: call fit without one")
+        return NetworkSep()
+    return DpSep(plan)
+
+
+def _fit(job: Job, method: Method) -> Result:
+    """Prepare, run, posterior, result: the same for every method."""
+    method.rehearse(job)
+    # From here on budget is spent: whatever can be refused has been.
+    count = public_count(job.table, job.budget, job.insecure_seed)
+    job.budget.warn_if_delta_is_large(count.value)
+    prepared = method.prepare(job, count)
+    finished = method.run(job, prepared)
+    certificate = certify(
+        job.budget,
+        prepared.releases,
+        settings=prepared.source,
+        count=count,
+        public_sample=job.public_sample,
+        insecure_seed=job.insecure_seed,
+    )
+    rng = np.random.default_rng(job.insecure_seed)
+    reading = method.posterior(job, prepared, finished, rng)
+    return Result(
+        draws=reading.draws,
+        noise_unaware=reading.noise_unaware,
+        privacy=certificate,
+        status=reading.status,
+        request=_request(job, method, prepared, reading),
+        trace=reading.trace,
+        burn_in=reading.burn_in,
+        coordinates=job.bound.coordinates,
+        nuisance=reading.nuisance,
+    )
+
+
+def _request(job: Job, method: Method, prepared: Prepared, reading: Reading) -> Request:
+    view = job.bound.view
+    return Request(
+        model=job.bound.name,
+        method=method.name,
+        posterior=reading.posterior,
+        target=view.target,
+        arguments=view.arguments,
+        encoding=() if view.encoder is None else tuple(view.encoder.describe()),
+        schema=view.schema,
+        public_count=prepared.public_count,
+        settings=prepared.settings,
+        network=reading.network,
+    )
+
+
+def _refuse_own_rows(public_sample: PublicSample | None, table: Table) -> None:
+    own = [] if public_sample is None else table.own_columns(public_sample.columns)
+    if own:
+        raise NoisewiseError(
+            f"column '{own[0]}' of the public sample is the table's own: a public sample is of "
+            "other people, about whom nothing needs protecting"
+        )

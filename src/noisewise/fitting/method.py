@@ -1,0 +1,92 @@
+"""What a method of fitting is: prepare, run, posterior. `fit` drives all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from noisewise.data import PrivateRows, PublicSample, Table
+from noisewise.dpsep import SepSettings
+from noisewise.dpvi import Settings
+from noisewise.engine import Finished, PublicCount, Run
+from noisewise.mechanism import Budget, Release
+from noisewise.models import BoundModel
+from noisewise.posterior import Status
+from noisewise.result import NetworkScaling
+
+__all__ = ["Job", "Method", "Prepared", "Reading", "nominal_count"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """A fit as it was asked for."""
+
+    bound: BoundModel
+    table: Table
+    budget: Budget
+    draws: int
+    steps: int | None
+    public_sample: PublicSample | None
+    insecure_seed: int | None
+    progress: Callable[[int, int], None] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """Ready to run: rows as the algorithm takes them, runs, and what is on the bill."""
+
+    runs: Sequence[Run]
+    rows: PrivateRows
+    releases: tuple[Release, ...]
+    """All but the row count's."""
+    settings: Settings | SepSettings
+    source: str
+    """Where clip norms and settings come from, for the certificate."""
+    public_count: int
+    details: Any = None
+    """What the method itself needs again when it reads the posterior."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reading:
+    """The posterior, and how it went: all from what was released."""
+
+    draws: dict[str, np.ndarray]
+    noise_unaware: dict[str, np.ndarray]
+    status: Status
+    posterior: str
+    trace: dict[str, np.ndarray]
+    burn_in: int = 0
+    network: NetworkScaling | None = None
+    nuisance: tuple[str, ...] = field(default=())
+
+
+class Method(Protocol):
+    """One way to fit a bound model privately."""
+
+    @property
+    def name(self) -> str:
+        """As `fit` and results call it."""
+
+    def rehearse(self, job: Job) -> None:
+        """Refuse whatever can be refused: nothing has been spent yet."""
+
+    def prepare(self, job: Job, count: PublicCount) -> Prepared:
+        """Settle the settings, buy what is bought before the run, and put the runs together."""
+
+    def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
+        """The private steps."""
+
+    def posterior(
+        self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator
+    ) -> Reading:
+        """Draws from what was released."""
+
+
+def nominal_count(table: Table) -> int:
+    """A number of rows for rehearsals: the next power of two, so that no refusal tells the true one
+    to better than a factor of two."""
+    return 2 ** int(np.ceil(np.log2(2 * max(len(table), 2))))

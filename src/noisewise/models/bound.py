@@ -1,0 +1,104 @@
+"""A model bound to a schema: everything that plans, fits and simulations need to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError
+from noisewise.data import PublicSample, Schema
+from noisewise.models.binding import RowView, bind
+from noisewise.models.build import build_target
+from noisewise.models.named import named_model
+from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
+from noisewise.models.target import Target
+
+__all__ = ["BoundModel", "bind_model"]
+
+_NEEDS = {
+    "unique_optimum": "a unique optimum",
+    "ordered_latents": "latents that mean the same in every fit",
+    "averaged_posterior": "a posterior that averaging can find",
+    "site": "a site of the model",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class BoundModel:
+    """A model, how a table's columns become its arguments, and what it can do."""
+
+    model: Callable[..., Any]
+    view: RowView
+    capabilities: Capabilities
+
+    @cached_property
+    def target(self) -> Target:
+        """Densities and gradients, found on a few simulated rows."""
+        return build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
+
+    @property
+    def name(self) -> str:
+        """As files and reports call it."""
+        return model_name(self.model)
+
+    @property
+    def coordinates(self) -> dict[str, list[str]]:
+        """Names along the last axis of latents that have them."""
+        if not isinstance(self.model, ReadyMade):
+            return {}
+        return self.model.coordinates(self.view.feature_names)
+
+    @property
+    def simulable(self) -> bool:
+        """Whether simulated records are like real ones, up to the model: it takes no covariates,
+        or all of them come from a public sample."""
+        return self.view.covers(self.target.generated)
+
+    def require(self, capability: str, purpose: str, instead: str) -> None:
+        """Refuse, in one line, what the model cannot do.
+
+        >>> from noisewise.data import Column
+        >>> column = Column(name="ward", kind="category", categories=("a", "b"))
+        >>> bound = bind_model("mixture", Schema((column,)))
+        >>> bound.require("ordered_latents", "coverage", "look at downstream estimates")
+        Traceback (most recent call last):
+            ...
+        noisewise._validate.NoisewiseError: coverage needs latents that mean the same in every \
+fit, and a mixture has one optimum for every order of its components: look at downstream estimates
+        """
+        if not getattr(self.capabilities, capability):
+            because = self.capabilities.because or f"the model {self.name} has none"
+            raise NoisewiseError(f"{purpose} needs {_NEEDS[capability]}, and {because}: {instead}")
+
+
+def bind_model(
+    model: Callable[..., Any] | str,
+    schema: Schema,
+    target: str | None = None,
+    features: list[str] | None = None,
+    public_sample: PublicSample | None = None,
+) -> BoundModel:
+    """Find a model by name, match its arguments with the schema's columns, and look at it.
+
+    Args:
+        model: A NumPyro model, the name of a ready-made one, or ``"path/to/model.py:function"``.
+        schema: What is publicly known of the table.
+        target: The column that is ``y`` to the model.
+        features: The columns that make up ``X``; None is all but the target.
+        public_sample: Rows of other people, from which simulated rows take their covariates.
+    """
+    found = named_model(model, schema, target, features)
+    view = bind(found, schema, target, features)
+    if public_sample is not None:
+        if not isinstance(public_sample, PublicSample):
+            raise NoisewiseError(
+                "public_sample must be a noisewise.PublicSample, got "
+                f"{type(public_sample).__name__}: wrap rows that are public in one; a Table's are "
+                "not"
+            )
+        view = replace(view, sample=public_sample.columns)
+    return BoundModel(found, view, capabilities_of(found))

@@ -1,0 +1,15 @@
+"""What a fit returns: request, posterior, certificate, status; and never a row."""
+
+from noisewise.result.prediction import network_outputs
+from noisewise.result.request import NetworkScaling, Request
+from noisewise.result.result import Result
+from noisewise.result.storage import ResultFileError, check_free
+
+__all__ = [
+    "NetworkScaling",
+    "Request",
+    "Result",
+    "ResultFileError",
+    "check_free",
+    "network_outputs",
+]

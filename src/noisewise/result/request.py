@@ -1,0 +1,115 @@
+"""What was asked of a fit, as typed data: all of it public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisewise.data import Schema
+from noisewise.dpsep import SepSettings
+from noisewise.dpvi import Settings
+
+__all__ = ["NetworkScaling", "Request"]
+
+_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
+    "dpvi": Settings,
+    "dp-sep": SepSettings,
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkScaling:
+    """How a network's inputs were whitened and its target standardised, and what a simulated
+    table's fit said of its error bars."""
+
+    input_centre: np.ndarray
+    input_matrix: np.ndarray
+    output_centre: float
+    output_scale: float
+    variance_inflation: float | None
+    """Factor on the variance, from a simulated table's fit; None where that was not finite."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "input_centre": self.input_centre.tolist(),
+            "input_matrix": self.input_matrix.tolist(),
+            "output_centre": self.output_centre,
+            "output_scale": self.output_scale,
+            "variance_inflation": self.variance_inflation,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> NetworkScaling:
+        """Back from `to_dict`."""
+        arrays = ("input_centre", "input_matrix")
+        return cls(**{n: np.asarray(v) if n in arrays else v for n, v in plain.items()})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Request:
+    """Model, columns, settings: what a result is a result of."""
+
+    model: str
+    method: str
+    """``dpvi`` or ``dp-sep``."""
+    posterior: str
+    """How the posterior was computed: one of `noisewise.posterior.METHODS`, or ``dp-sep``."""
+    target: str | None
+    arguments: tuple[str, ...]
+    """The model's, in order."""
+    encoding: tuple[dict[str, Any], ...]
+    """Columns of the design matrix, as `Encoder.describe` has them; none without one."""
+    schema: Schema
+    public_count: int
+    """Number of rows as everybody may know it: declared, or noised."""
+    settings: Settings | SepSettings
+    network: NetworkScaling | None = None
+
+    @property
+    def features(self) -> list[str]:
+        """The columns besides the target that the fit used: those it encoded, or its arguments."""
+        encoded = [entry["column"] for entry in self.encoding]
+        names = encoded if encoded else self.arguments
+        return [name for name in dict.fromkeys(names) if name not in (None, self.target)]
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """The schema's columns as plain data, by name."""
+        found: dict[str, Any] = self.schema.to_dict()["columns"]
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "model": self.model,
+            "method": self.method,
+            "posterior": self.posterior,
+            "target": self.target,
+            "arguments": list(self.arguments),
+            "encoding": list(self.encoding),
+            "schema": self.schema.to_dict(),
+            "public_count": self.public_count,
+            "settings": self.settings.to_dict(),
+            "network": None if self.network is None else self.network.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Request:
+        """Back from `to_dict`."""
+        network = plain["network"]
+        return cls(
+            model=str(plain["model"]),
+            method=str(plain["method"]),
+            posterior=str(plain["posterior"]),
+            target=plain["target"],
+            arguments=tuple(plain["arguments"]),
+            encoding=tuple(plain["encoding"]),
+            schema=Schema.from_dict(plain["schema"]),
+            public_count=int(plain["public_count"]),
+            settings=_SETTINGS[plain["method"]].from_dict(plain["settings"]),
+            network=None if network is None else NetworkScaling.from_dict(network),
+        )

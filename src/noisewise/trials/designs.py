@@ -1,0 +1,219 @@
+"""Fits as trials run them: on the device for many tables at once, then read on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.data import Rows
+from noisewise.dpsep import SepDesign, SepFit, SepRegression, assemble_phases, finish
+from noisewise.dpvi import BlockSums, Settings, Trace, assemble
+from noisewise.engine import (
+    Run,
+    block_length,
+    device_source,
+    run_phases_simulated,
+    run_simulated,
+)
+from noisewise.mechanism import Mechanism
+from noisewise.models import BoundModel, Target
+from noisewise.posterior import SepTrace, Status, infer_many, read_sep, sep_status
+from noisewise.trials.reference import reference_rows
+
+if TYPE_CHECKING:
+    from jax import Array
+    from jaxtyping import Float
+
+__all__ = ["Design", "DpviTrial", "SepTrial", "SimulatedPosterior", "dpvi_trial", "sep_trial"]
+
+
+class SimulatedPosterior(NamedTuple):
+    """The posterior of one simulated fit, in the model's unconstrained space."""
+
+    draws: Float[np.ndarray, "draws dim"]
+    noise_unaware: Float[np.ndarray, "draws dim"]
+    status: Status
+    tail_mean: Float[np.ndarray, " dim"]
+    """Mean iterate behind the burn-in; NaN where a fit diverged."""
+
+
+class TableFit(Protocol):
+    """How one table is fitted, in compiled code: hashable, equal where the code is."""
+
+    def __call__(self, runs: Sequence[Run], rows: Rows, key: Array) -> Any:
+        """What the runs release of this table."""
+
+
+class Design(Protocol):
+    """One way to fit tables of a public number of rows."""
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The phases."""
+
+    @property
+    def fit_table(self) -> TableFit:
+        """How a table is fitted."""
+
+    def read(
+        self,
+        released: Sequence[Any],
+        draws: int,
+        rngs: Sequence[np.random.Generator],
+        width: int,
+        posterior: str | None = None,
+    ) -> list[SimulatedPosterior]:
+        """Posteriors of many fits.
+
+        Args:
+            released: What every fit released.
+            draws: Posterior draws of each.
+            rngs: A generator for each.
+            width: Fills the fits' number up, so that one compilation serves groups of any size.
+            posterior: How to read them, where there are several ways; None is the design's own.
+        """
+
+
+@dataclass(frozen=True)
+class _FitByDpvi:
+    target: Target
+
+    def __call__(self, runs: Sequence[Run], rows: Rows, key: Array) -> tuple[BlockSums, Array]:
+        (run,) = runs
+        table = self.target.prepare(rows, run.numbers.constants.frame)
+        source = device_source(run, len(next(iter(rows.values()))))
+        found = run_simulated(run, source, table, key, block_length(run))
+        return found.records, found.state.parameters
+
+
+@dataclass(frozen=True, eq=False)
+class DpviTrial:
+    """DPVI and the noise-aware reading of its trace."""
+
+    bound: BoundModel
+    settings: Settings
+    run: Run
+    public_count: int
+    posterior: str | None = None
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """One."""
+        return (self.run,)
+
+    @property
+    def fit_table(self) -> TableFit:
+        """Block sums and last iterate."""
+        return _FitByDpvi(self.bound.target)
+
+    def read(
+        self,
+        released: Sequence[tuple[BlockSums, np.ndarray]],
+        draws: int,
+        rngs: Sequence[np.random.Generator],
+        width: int,
+        posterior: str | None = None,
+    ) -> list[SimulatedPosterior]:
+        """See `Design.read`."""
+        outcomes = infer_many(
+            posterior or self.posterior or "exact",
+            [Trace(BlockSums(*sums), last) for sums, last in released],
+            self.run,
+            self.settings,
+            draws,
+            rngs,
+            reference_rows(self.bound, self.public_count),
+            side_by_side=width,
+        )
+        lost = np.full(self.bound.target.dim, np.nan)
+        return [
+            SimulatedPosterior(
+                draws=outcome.draws,
+                noise_unaware=outcome.plain,
+                status=outcome.status,
+                tail_mean=lost if outcome.tail_mean is None else outcome.tail_mean,
+            )
+            for outcome in outcomes
+        ]
+
+
+def dpvi_trial(
+    bound: BoundModel,
+    settings: Settings,
+    mechanism: Mechanism,
+    public_count: int,
+    posterior: str | None = None,
+) -> DpviTrial:
+    """DPVI with these settings under a calibrated mechanism."""
+    run = assemble(settings, bound.target, mechanism, public_count)
+    return DpviTrial(bound, settings, run, public_count, posterior)
+
+
+@dataclass(frozen=True)
+class _FitBySep:
+    regression: SepRegression
+
+    def __call__(self, runs: Sequence[Run], rows: Rows, key: Array) -> tuple[SepFit, Array]:
+        lengths = [block_length(run) for run in runs]
+        finished = run_phases_simulated(runs, self.regression.rows(rows), key, lengths)
+        return finish(runs, finished), finished[-1].records
+
+
+@dataclass(frozen=True, eq=False)
+class SepTrial:
+    """DP-SEP of a regression."""
+
+    bound: BoundModel
+    design: SepDesign
+    runs: tuple[Run, ...]
+    public_count: int
+
+    @property
+    def fit_table(self) -> TableFit:
+        """The fit, and means along its last phase."""
+        return _FitBySep(self.design.regression)
+
+    def read(
+        self,
+        released: Sequence[tuple[SepFit, np.ndarray]],
+        draws: int,
+        rngs: Sequence[np.random.Generator],
+        width: int,
+        posterior: str | None = None,
+    ) -> list[SimulatedPosterior]:
+        """See `Design.read`."""
+        return [
+            self._read_one(SepFit(*fit), means, draws, rng)
+            for (fit, means), rng in zip(released, rngs, strict=True)
+        ]
+
+    def _read_one(
+        self, fit: SepFit, means: np.ndarray, draws: int, rng: np.random.Generator
+    ) -> SimulatedPosterior:
+        run, settings = self.runs[-1], self.design.phases[-1].settings
+        read = read_sep(run.algorithm.site, fit, self.public_count, draws, rng)
+        ends = block_length(run) * np.arange(1, len(means) + 1)
+        aware = self._unconstrained(*read.aware)
+        return SimulatedPosterior(
+            draws=aware,
+            noise_unaware=self._unconstrained(*read.unaware),
+            status=sep_status(SepTrace(means, ends), settings, read.aware.theta),
+            tail_mean=aware.mean(0),
+        )
+
+    def _unconstrained(self, theta: np.ndarray, noise_sd: np.ndarray) -> np.ndarray:
+        latents = self.design.regression.latents(theta, noise_sd)
+        wide = {name: jnp.asarray(value, jnp.float32) for name, value in latents.items()}
+        return np.asarray(self.bound.target.unconstrain(wide), float)
+
+
+def sep_trial(
+    bound: BoundModel, design: SepDesign, mechanisms: Sequence[Mechanism], public_count: int
+) -> SepTrial:
+    """DP-SEP of this design under calibrated mechanisms."""
+    runs = assemble_phases(design.phases, mechanisms, public_count, design.initial)
+    return SepTrial(bound, design, tuple(runs), public_count)

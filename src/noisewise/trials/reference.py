@@ -1,0 +1,21 @@
+"""Simulated rows that a posterior is corrected with: the same for every fit of a model."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.models import BoundModel
+from noisewise.posterior import Reference
+
+__all__ = ["reference_rows"]
+
+_REFERENCE_ROWS = (4096, 16_384)
+
+
+def reference_rows(bound: BoundModel, public_count: int) -> Reference:
+    """Rows for `infer` to simulate from: of a table's own size within limits, for the simulated
+    bias must be known better than the fit."""
+    count = int(np.clip(public_count, *_REFERENCE_ROWS))
+    found = bound.view.simulate(np.random.default_rng(1), count)
+    return Reference({n: jnp.asarray(column) for n, column in found.items()}, bound.simulable)

@@ -1,0 +1,211 @@
+"""Whole private fits on simulated tables, many at once: what plans and coverage are made of.
+
+A truth is drawn from the prior, covariates from the schema (or a public sample), records from the
+model; the fit is the very one that data would get, with seeded noise. No row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.data import Rows
+from noisewise.dpvi import Settings
+from noisewise.engine import Run
+from noisewise.mechanism import Budget, Release
+from noisewise.models import BoundModel, Target
+from noisewise.trials.designs import Design, SimulatedPosterior, TableFit, dpvi_trial
+
+if TYPE_CHECKING:
+    from jax import Array
+    from jaxtyping import Float
+
+__all__ = ["SimulatedFits", "Simulator", "simulator"]
+
+_GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
+_GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
+"""Widths of groups, few so that little is compiled; a device's cores are busy from these on."""
+
+
+class SimulatedFits(NamedTuple):
+    """Many fits beside their truths, and how each went."""
+
+    truth: Float[np.ndarray, "fits dim"]
+    draws: Float[np.ndarray, "fits draws dim"]
+    noise_unaware_mean: Float[np.ndarray, "fits dim"]
+    noise_unaware_sd: Float[np.ndarray, "fits dim"]
+    """Of the posterior that ignores the noise."""
+    status: np.ndarray
+    """`Status` names, one a fit."""
+    tail_mean: Float[np.ndarray, "fits dim"]
+    """Mean iterate behind the burn-in; NaN where a fit diverged."""
+
+
+class _Tables(NamedTuple):
+    """What a group of fits is of: numbers filled up to a whole group with copies of the last."""
+
+    generators: list[np.random.Generator]
+    covariates: Rows
+    keys: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator:
+    """One design, ready to be tried on simulated tables."""
+
+    bound: BoundModel
+    design: Design
+    public_count: int
+
+    @property
+    def group(self) -> int:
+        """Most fits side by side that fit the device's memory."""
+        return self._widths()[-1]
+
+    def _widths(self) -> list[int]:
+        kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
+        signature = self.bound.target.layout.signature
+        width = sum(np.prod(shape, dtype=int) for _, shape, _ in signature)
+        batch = max(run.passes.size for run in self.design.runs) * self.bound.target.dim * 4
+        floats = self.public_count * max(int(width), 1) * 2 + batch
+        most = max(1, int(_GROUP_FLOATS[kind] // floats))
+        return [min(width, most) for width in _GROUPS[kind]]
+
+    def run(self, numbers: Sequence[int], *, draws: int, seed: int) -> SimulatedFits:
+        """The fits of these numbers: each depends on its number and the seed alone."""
+        (found,) = self.run_all((None,), numbers, draws=draws, seed=seed)
+        return found
+
+    def run_all(
+        self, posteriors: Sequence[str | None], numbers: Sequence[int], *, draws: int, seed: int
+    ) -> list[SimulatedFits]:
+        """The same traces read by several posteriors, one `SimulatedFits` each."""
+        parts = [
+            self._group(posteriors, numbers[first : first + self.group], draws, seed)
+            for first in range(0, len(numbers), self.group)
+        ]
+        return [
+            SimulatedFits(*(np.concatenate(field) for field in zip(*groups, strict=True)))
+            for groups in zip(*parts, strict=True)
+        ]
+
+    def tables(self, numbers: Sequence[int], *, seed: int) -> tuple[np.ndarray, Rows]:
+        """The truths and the simulated tables (fits x rows x ...) behind the fits of these numbers,
+        for methods that are not fitted here."""
+        parts = []
+        for first in range(0, len(numbers), self.group):
+            some = numbers[first : first + self.group]
+            drawn = self._tables(some, seed)
+            truth, rows = jax.device_get(
+                _draw_tables(self.bound.target, drawn.covariates, drawn.keys)
+            )
+            count = len(some)
+            parts.append((truth[:count], {name: column[:count] for name, column in rows.items()}))
+        truths, tables = zip(*parts, strict=True)
+        rows = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        return np.concatenate(truths).astype(float), rows
+
+    def _tables(self, numbers: Sequence[int], seed: int) -> _Tables:
+        width = next(width for width in self._widths() if width >= len(numbers))
+        filled = [*numbers, *[numbers[-1]] * (width - len(numbers))]
+        generators = [np.random.default_rng([seed, number]) for number in filled]
+        tables = [self.bound.view.simulate(rng, self.public_count) for rng in generators]
+        covariates = {n: np.stack([t[n] for t in tables]) for n in tables[0]}
+        root = jax.random.PRNGKey(seed)
+        keys = jax.vmap(partial(jax.random.fold_in, root))(jnp.asarray(filled, jnp.uint32))
+        return _Tables(generators, covariates, keys)
+
+    def _group(
+        self, posteriors: Sequence[str | None], numbers: Sequence[int], draws: int, seed: int
+    ) -> list[SimulatedFits]:
+        drawn, design = self._tables(numbers, seed), self.design
+        truth, released = jax.device_get(
+            _run_group(
+                self.bound.target, design.fit_table, design.runs, drawn.covariates, drawn.keys
+            )
+        )
+        count, width = len(numbers), len(drawn.generators)
+        each = [_at(released, k) for k in range(count)]
+        generators = drawn.generators[:count]
+        return [
+            _collected(truth[:count], design.read(each, draws, generators, width, posterior))
+            for posterior in posteriors
+        ]
+
+
+def _at(tree: Any, k: int) -> Any:
+    return jax.tree.map(lambda part: part[k], tree)
+
+
+def _collected(truth: np.ndarray, found: Sequence[SimulatedPosterior]) -> SimulatedFits:
+    return SimulatedFits(
+        truth=np.asarray(truth, float),
+        draws=np.stack([one.draws for one in found]).astype(np.float32),
+        noise_unaware_mean=np.stack([one.noise_unaware.mean(0) for one in found]),
+        noise_unaware_sd=np.stack([one.noise_unaware.std(0) for one in found]),
+        status=np.array([one.status.name for one in found]),
+        tail_mean=np.stack([one.tail_mean for one in found]),
+    )
+
+
+def simulator(
+    bound: BoundModel,
+    settings: Settings,
+    public_count: int,
+    budget: Budget,
+    others: tuple[Release, ...] = (),
+    *,
+    posterior: str | None = None,
+    noise_multiplier: float | None = None,
+) -> Simulator:
+    """DPVI with these settings, calibrated to its budget.
+
+    Args:
+        bound: The model.
+        settings: How it is fitted.
+        public_count: Number of rows of every simulated table.
+        budget: What a fit may spend.
+        others: What else a fit releases: it takes a part of the budget.
+        posterior: How traces are read; None is the default.
+        noise_multiplier: In place of the calibrated one, for studies that repeat what others did.
+    """
+    mechanism = settings.mechanism()
+    if noise_multiplier is None:
+        mechanism = mechanism.calibrate(budget, others)
+    else:
+        mechanism = replace(mechanism, noise_multiplier=noise_multiplier)
+    design = dpvi_trial(bound, settings, mechanism, public_count, posterior)
+    return Simulator(bound, design, public_count)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _run_group(
+    target: Target, fit_table: TableFit, runs: tuple[Run, ...], covariates: Rows, keys: Array
+) -> tuple[Array, Any]:
+    """Truths, and what the fits of their tables release."""
+
+    def one(key: Array, simulated: Rows) -> tuple[Array, Any]:
+        key_truth, key_rows, key_run = jax.random.split(key, 3)
+        truth = target.sample_prior(key_truth, 1)[0]
+        records = target.simulate(key_rows, truth, simulated)
+        return truth, fit_table(runs, records, key_run)
+
+    return jax.vmap(one)(keys, covariates)
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw_tables(target: Target, covariates: Rows, keys: Array) -> tuple[Array, Rows]:
+    """The same truths and tables, without a fit."""
+
+    def one(key: Array, simulated: Rows) -> tuple[Array, Rows]:
+        key_truth, key_rows, _ = jax.random.split(key, 3)
+        truth = target.sample_prior(key_truth, 1)[0]
+        return truth, target.simulate(key_rows, truth, simulated)
+
+    return jax.vmap(one)(keys, covariates)
