@@ -31,7 +31,7 @@ from noisewise.planning import (
     reference_rows,
     row_view,
 )
-from noisewise.posterior import Outcome, check_method, infer
+from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer
 from noisewise.result import Result
 from noisewise.sep_fitting import fit_sep
 
@@ -65,9 +65,10 @@ def fit(
     one percent of the budget.
     ``progress(done, steps)`` is called as the run goes on.
 
-    ``posterior`` is how the trace is read, by default ``"exact"``, the noise-aware one. For a
-    mixture it is ``"averaged"``, DPVIm's: the noise-aware ones need a unique optimum, and a
-    mixture has one for every order of its components.
+    ``posterior`` is how the trace is read, by default the noise-aware one: ``"analytic"``, or
+    ``"exact"`` where the settings have no ``full_curvature``. For a mixture it is
+    ``"averaged"``, DPVIm's: the noise-aware ones need a unique optimum, and a mixture has one for
+    every order of its components.
 
     ``method="dp-sep"`` fits linear, logistic and probit regressions and networks by stochastic
     expectation propagation instead (`noisewise.dpsep`), without a plan; ``steps`` are 400, of a
@@ -125,7 +126,9 @@ def fit(
     certificate = certified(budget, releases, count, source, public_sample, insecure_seed)
     rng = np.random.default_rng(insecure_seed)
     reference = reference_rows(built, view, count.public)
-    outcome = infer(posterior, trace, assembly, settings, draws, rng, reference)
+    posterior = posterior or default_method(settings)
+    context = FitContext.of(assembly, settings, reference)
+    outcome = infer(posterior, trace, context, draws, rng)
     asked = _asked(resolved, view, target, settings, posterior, count.public)
     return _result(built, view, trace, outcome, certificate, asked)
 
@@ -134,7 +137,7 @@ def _refuse_before_spending(
     plan: Plan | Settings | None,
     model: Callable[..., Any],
     target: Target,
-    posterior: str,
+    posterior: str | None,
     public_sample: PublicSample | None,
 ) -> None:
     """Whatever can be refused, before the first noisy number."""
@@ -149,7 +152,7 @@ def _refuse_before_spending(
         settings.check_dimension(target.dim)
         _rehearse(settings, target)
     if plan is not None or not isinstance(model, Mixture):
-        check_method(posterior, settings)
+        check_method(posterior, settings, target.dim)
 
 
 def _refuse_own_rows(public_sample: PublicSample | None, table: Table) -> None:
@@ -179,15 +182,16 @@ def _rehearse(settings: Settings, target: Target) -> None:
         raise NoisewiseError(f"the settings do not fit this model: {text}") from error
 
 
-def _posterior(asked: str | None, model: Callable[..., Any]) -> str:
-    """How the trace is read: as asked, if the model can be read so, or the model's own way."""
+def _posterior(asked: str | None, model: Callable[..., Any]) -> str | None:
+    """How the trace is read: as asked, if the model can be read so, or the model's own way; None is
+    what suits the settings."""
     if isinstance(model, Network):
         raise NoisewiseError(
             "a network has many equal optima, which no reading of a DPVI trace can tell apart: fit "
             "it with method='dp-sep'"
         )
     if not isinstance(model, Mixture):
-        return asked or "exact"
+        return asked
     if asked not in (None, "averaged"):
         raise NoisewiseError(
             f"posterior={asked!r} needs a unique optimum, and a mixture has one for every order of "
@@ -280,7 +284,7 @@ def _result(
     ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
     return Result(
         draws=latents(outcome.draws),
-        plain=latents(outcome.plain),
+        plain=latents(outcome.noise_unaware),
         privacy=certificate,
         status=outcome.status,
         asked=asked,
@@ -305,5 +309,5 @@ def _tails(outcome: Outcome) -> dict[str, np.ndarray]:
         "tail_slope": found.slope,
         "tail_r_hat": found.r_hat,
         "tail_converged": found.converged,
-        **{f"pull_{name}": np.array(pull) for name, pull in (outcome.pulls or {}).items()},
+        **{f"stationarity_{k}": np.array(v) for k, v in (outcome.stationarity or {}).items()},
     }

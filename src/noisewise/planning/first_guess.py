@@ -30,6 +30,7 @@ from noisewise.planning.single_release import (
     sharpest,
     single_release,
 )
+from noisewise.posterior import LARGEST_MATRIX
 
 __all__ = [
     "STEPS",
@@ -43,7 +44,6 @@ __all__ = [
 
 STEPS = 4000
 _LARGEST_BATCH = 4000
-_FULL_CURVATURE_DIM = 200
 _BURN_INS = (0.1, 0.15, 0.2, 0.3)
 _EARLY_RATES = (0.1, 0.2)
 _SETTLING = 3.0
@@ -169,7 +169,7 @@ def design(
         burn_in=burn_in,
         rate=rate,
         boost=max(early_rate / rate, _LEAST_BOOST),
-        full_curvature=target.dim <= _FULL_CURVATURE_DIM,
+        full_curvature=target.dim <= LARGEST_MATRIX,
         curvature_sd=found.curvature_sd,
         location=found.simulated.location,
         curvature=found.curvature,

@@ -28,7 +28,7 @@ from noisewise.dpvi import (
 )
 from noisewise.mechanism import Budget, DeviceSource, Mechanism, Release
 from noisewise.models import Rows, RowView, Target
-from noisewise.posterior import Outcome, Reference, infer_many
+from noisewise.posterior import FitContext, Outcome, Reference, default_method, infer_many
 
 __all__ = ["SimulatedFits", "Simulator", "reference_rows", "simulator"]
 
@@ -72,7 +72,7 @@ class Simulator:
     settings: Settings
     assembly: Assembly
     rows: int
-    posterior: str = "exact"
+    posterior: str | None = None
 
     @property
     def group(self) -> int:
@@ -89,7 +89,8 @@ class Simulator:
 
     def run(self, numbers: Sequence[int], *, draws: int, seed: int) -> SimulatedFits:
         """The fits of these numbers: each depends on its number and the seed alone."""
-        (found,) = self.run_all((self.posterior,), numbers, draws=draws, seed=seed)
+        posterior = self.posterior or default_method(self.settings)
+        (found,) = self.run_all((posterior,), numbers, draws=draws, seed=seed)
         return found
 
     def run_all(
@@ -157,11 +158,9 @@ class Simulator:
             outcomes = infer_many(
                 posterior,
                 traces,
-                ready,
-                self.settings,
+                FitContext.of(ready, self.settings, reference),
                 draws,
                 generators[: len(numbers)],
-                reference,
                 side_by_side=len(filled),
             )
             found.append(_collected(truth[: len(numbers)], outcomes))
@@ -177,8 +176,8 @@ def _collected(truth: np.ndarray, outcomes: Sequence[Outcome]) -> SimulatedFits:
     return SimulatedFits(
         np.asarray(truth, float),
         np.stack([outcome.draws for outcome in outcomes]).astype(np.float32),
-        np.stack([outcome.plain.mean(0) for outcome in outcomes]),
-        np.stack([outcome.plain.std(0) for outcome in outcomes]),
+        np.stack([outcome.noise_unaware.mean(0) for outcome in outcomes]),
+        np.stack([outcome.noise_unaware.std(0) for outcome in outcomes]),
         np.array([outcome.status.name for outcome in outcomes]),
         np.stack(
             [
@@ -196,7 +195,7 @@ def simulator(
     rows: int,
     budget: Budget,
     others: tuple[Release, ...] = (),
-    posterior: str = "exact",
+    posterior: str | None = None,
     noise_multiplier: float | None = None,
 ) -> Simulator:
     """A design calibrated to its budget, of which ``others`` take a part.

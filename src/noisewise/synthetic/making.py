@@ -39,9 +39,9 @@ def synthesize(
     Each of the ``copies`` is drawn from **one** draw of the result's posterior, so that tables
     differ from each other by as much as it leaves the parameters open; that is what `combine`
     reads the error bars from. The posterior is the noise-aware one where the fit was read by
-    ``"exact"``, ``"nuts"`` or ``"laplace"``; where by ``"averaged"``, as of a mixture, it is
-    DPVIm's, whose spread is the guide's own and that of the iterates' tails; where by ``"naive"``,
-    plain DPVI's. A table has ``rows`` rows, by default the fit's public number.
+    ``"analytic"``, ``"exact"``, ``"nuts"`` or ``"laplace"``; where by ``"averaged"``, as of a
+    mixture, it is DPVIm's, whose spread is the guide's own and that of the iterates' tails; where
+    by ``"naive"``, plain DPVI's. A table has ``rows`` rows, by default the fit's public number.
 
     A ready-made model is found again by its name; a function of yours must be passed again, as
     ``model=`` (or ``"path/to/model.py:function"``). A regression does not generate its

@@ -16,7 +16,7 @@ from noisewise.models import Mixture, Network, build_target, model_name, named_m
 from noisewise.planning import Plan, row_view, sketch
 from noisewise.planning import plan as make_plan
 from noisewise.planning.plan import count_cost
-from noisewise.posterior import METHODS, check_method
+from noisewise.posterior import METHODS, check_method, default_method
 from noisewise.validation.groups import Groups, Spec, run_group, split
 from noisewise.validation.predictions import check_yes_or_no, predict_new_records
 from noisewise.validation.result import Coverage
@@ -36,7 +36,7 @@ def coverage(
     simulations: int = 1000,
     draws: int = 500,
     public_sample: PublicSample | None = None,
-    posterior: str = "exact",
+    posterior: str | None = None,
     test_rows: int = 0,
     seed: int = 0,
     jobs: int = 1,
@@ -62,7 +62,7 @@ def coverage(
     integer_at_least("simulations", simulations, 10)
     integer_at_least("draws", draws, 50)
     integer_at_least("test_rows", test_rows, 0)
-    one_of("posterior", posterior, METHODS)
+    one_of("posterior", posterior or METHODS[0], METHODS)
     resolved = named_model(model, like, target, features)
     if isinstance(resolved, Mixture):
         raise NoisewiseError(
@@ -89,6 +89,7 @@ def coverage(
             public_sample=public_sample,
         )
     settings = _checked_settings(plan, resolved, built.dim, like, n, budget, public_sample)
+    posterior = posterior or default_method(settings)
     check_method(posterior, settings)
     others = count_cost(like, budget)
     spec = Spec(resolved, view, settings, n, budget, others, posterior, draws, seed)
