@@ -65,7 +65,7 @@ def _fits(trace: Trace, burn_in: int) -> bool:
     return ratio < _EXCESS + _SIGMAS * np.sqrt(2 / (kept * dim))
 
 
-def _slopes(statistics: TraceStatistics) -> Float[np.ndarray, "dim *dim"]:
+def _slopes(statistics: TraceStatistics) -> Float[np.ndarray, "dim ..."]:
     """Least squares of gradients on iterates: kappa A."""
     if not statistics.full:
         return statistics.cross / statistics.spread

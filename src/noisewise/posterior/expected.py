@@ -80,7 +80,7 @@ class ExpectedMoments(NamedTuple):
     mean_gradient_variance: Float[Any, "*fits dim"]
     """Its Monte Carlo variance: what finitely many simulated records leave."""
     log_determinant_gradient: Float[Any, "*fits dim"]
-    """l of eq. (24), of log(|M| / |A|) by the truth: where M is smaller, a release excludes less."""
+    """l of eq. (24), of log |M| / |A| by the truth: where M is smaller, a release excludes less."""
     mean_shift: Float[Any, "*fits dim"]
     """h of eq. (25): M times the shift of theta's mean from the optimum, given the rows alone."""
     optimum: Float[Any, "*fits dim"]

@@ -50,8 +50,8 @@ class NoiseAwarePosterior(NamedTuple):
 
     optimum: Float[np.ndarray, "draws dim"]
     """The variational optimum phi*."""
-    curvature: Float[np.ndarray, "draws dim *dim"]
-    """A, diagonal or a matrix; where moments were simulated, the sensitivity M that goes with it."""
+    curvature: Float[np.ndarray, "draws dim ..."]
+    """A, diagonal or a matrix; where moments were simulated, the sensitivity M beside it."""
     identified: bool
     """Whether the trace, not the prior, decides the curvature."""
     expected: ExpectedMoments | None = None
