@@ -84,7 +84,7 @@ def test_without_clip_and_dispersion_everything_is_the_fisher_information():
 
 def test_mean_shift_of_a_log_rate():
     """With y = exp(iterate - truth), M and A are both N y and B is N y^2. The gradient of log |M|
-    is -1, that of the ratio zero, and the mean given the rows moves by dB / M - B dM / M^2 = -2 + 1.
+    is -1, that of the ratio zero, and the mean given the rows moves by dB/M - B dM / M^2 = -2 + 1.
     Monte Carlo: 0.026 for log |M| (terms of variance 172 over 262,144 records), 0.08 for log |A|
     (13 over 2048), 0.032 for B (261 over all); limits are five of those."""
     alone = found(1e6, records=262_144, with_curvature=False)

@@ -2,7 +2,8 @@
 
 Plain DP-SEP reports N(m, Lambda^-1) as if m were the fixed point. It is the fixed point plus what
 noise and sampling did to it, whose covariance is known: the noise's law is public, and so is every
-step that it went through (`engine._spread`). Both uncertainties add: N(m, Lambda^-1 + that).
+step that it went through (`engine._spread`). Both uncertainties add: N(m, Lambda^-1 + that),
+mathematics.md eq. (36).
 """
 
 from __future__ import annotations

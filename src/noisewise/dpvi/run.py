@@ -1,4 +1,4 @@
-"""The one scan: DPVI from a start to a trace (na-dpvi.txt Alg. 3)."""
+"""The one scan: DPVI from a start to a trace (NA-DPVI Alg. 3)."""
 
 from __future__ import annotations
 

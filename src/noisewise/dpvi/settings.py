@@ -45,7 +45,8 @@ class Settings:
     boost: float = 1.0
     """Factor on the first steps' size, falling to 1 by the end of ``burn_in``."""
     step_factor: float | np.ndarray | None = None
-    """lambda_c: use the paper's step size (A58) instead of ``rate``; one, or one per parameter."""
+    """lambda_c: use the step size of NA-DPVI eq. A58 instead of ``rate``; one, or one per
+    parameter."""
     learning_rate: float | None = None
     """Move by an ``optimiser`` with this learning rate instead, as DPVIm does (1e-3)."""
     optimiser: str = "adam"
@@ -63,7 +64,7 @@ class Settings:
     curvature_sd: float = 1.0
     """Prior sd of the curvature's logarithm (of its eigenvalues') around the simulated one."""
     paper_priors: bool = False
-    """Use App. H.3's priors, built from the trace, instead of simulated ones."""
+    """Use NA-DPVI App. H.3's priors, built from the trace, instead of simulated ones."""
     slope_threshold: float = 0.05
     """Most that a parameter may drift along a tail to be averaged (posterior ``averaged``)."""
     guide: str = "diagonal"
@@ -139,7 +140,7 @@ class Settings:
 
     @property
     def by_slope(self) -> bool:
-        """Whether the preconditioned rule takes 1 / T' (dpvim.txt eq. 17)."""
+        """Whether the preconditioned rule takes 1 / T' (DPVIm eq. 17)."""
         return self.precondition == "slope"
 
     def _check_steps(self) -> None:

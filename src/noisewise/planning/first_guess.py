@@ -1,8 +1,8 @@
 """The analytic first guess: every hyper-parameter from prior-predictive gradients.
 
-No row is read. The trade-off behind the step size is DESIGN's: with c = rho T time constants the
-iterates wander sqrt(c/2) times as far as the error of one optimal release, and the curvature is
-known to a relative error of sqrt(2/c).
+No row is read. The trade-off behind the step size (mathematics.md section 11): with c = rho T time
+constants the iterates wander sqrt(c/2) times as far as the error of one optimal release, and the
+curvature is known to a relative error of sqrt(2/c).
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def total_variance(model: MatrixModel) -> Float[np.ndarray, " dim"]:
 def _sensitivities(
     model: MatrixModel, curvature: Float[np.ndarray, "many dim dim"]
 ) -> Float[np.ndarray, "many dim dim"]:
-    """M for every A, in the proportion that is expected of the two: eq. (20)."""
+    """M for every A, in the proportion that is expected of the two: mathematics.md eq. (20)."""
     if model.expected is None:
         return curvature
     inverse = np.linalg.inv(np.linalg.cholesky(model.expected_curvature))

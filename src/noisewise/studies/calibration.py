@@ -113,7 +113,7 @@ def _authors_settings() -> Settings:
 
 
 def _dpvim_settings() -> Settings:
-    """DPVIm's own: clip norm 3, Adam at 1e-3, one draw (dpvim.txt sec. 4.2, App. F)."""
+    """DPVIm's own: clip norm 3, Adam at 1e-3, one draw (DPVIm sec. 4.2, App. F)."""
     return Settings(
         rule="aligned",
         clip_norm=3.0,
@@ -158,7 +158,7 @@ def _fit(
 def _posterior_probabilities(
     posterior: str | None, fitted: _Fitted, design: np.ndarray, draws: int
 ) -> tuple[np.ndarray, int]:
-    """Predictive probabilities (fits x test rows), eq. (29), and how many fits had not settled."""
+    """Predictive probabilities (fits x test rows, NA-DPVI eq. 29) and how many fits are unsettled."""
     assembly, settings, traces = fitted.repeats
     rngs = [np.random.default_rng([7, k]) for k in range(len(traces))]
     outcomes = infer_many(
