@@ -58,8 +58,8 @@ def _model(
     budget = Budget(epsilon=epsilon, delta=DELTA)
     ours = first_guess(built, view, asked.rows, budget, steps=asked.steps)
     lines: tuple[tuple[str, Settings, tuple[str, ...]], ...] = (
-        ("means_only", ours, ("exact", "naive")),
-        ("aligned, matrix", _aligned(ours, True), ("exact", "averaged", "naive")),
+        ("means_only", ours, ("analytic", "naive")),
+        ("aligned, matrix", _aligned(ours, True), ("analytic", "averaged", "naive")),
         ("aligned, diagonal", _aligned(ours, False), ("exact",)),
     )
     for rule, settings, posteriors in lines:

@@ -10,10 +10,9 @@ from benchmarks import problems
 from benchmarks.figure import Figure, from_ratio, milliseconds
 from benchmarks.timing import compare, seconds
 from noisewise.dpvi import FullTrace, run_secure
-from noisewise.posterior import exact, nuts
+from noisewise.posterior import FitContext, exact, nuts
 from noisewise.posterior.burn_in import find_burn_in
-from noisewise.posterior.noise_aware import trace_model
-from noisewise.posterior.trace_model import TraceModel
+from noisewise.posterior.trace_model import TraceModel, diagonal_model
 
 NAME = "exact"
 _WARMUP, _DRAWS = 1000, 4000
@@ -78,7 +77,8 @@ def _kept_trace() -> _Kept:
         keep_steps=True,
     )
     blocks = find_burn_in(trace, problem.settings.burn_in).blocks
-    model = trace_model(trace.statistics(blocks), assembly, problem.settings)
+    context = FitContext.of(assembly, problem.settings)
+    model = diagonal_model(trace.statistics(blocks), context)
     first = int(np.asarray(trace.blocks.count)[:blocks].sum())
     assert trace.full is not None
     steps = FullTrace(*(np.asarray(part[first:], float) for part in trace.full))

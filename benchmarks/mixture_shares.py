@@ -29,7 +29,7 @@ from noisewise.dpvi import BlockSums, Program, Setting, Settings, Trace, assembl
 from noisewise.mechanism import Budget, DeviceSource, Mechanism
 from noisewise.models import Rows, Target, bind, build_target, mixture
 from noisewise.planning import mixture_guess
-from noisewise.posterior import infer
+from noisewise.posterior import FitContext, infer
 
 DELTA, DRAWS = 1e-6, 1000
 WARDS = ("north", "south", "east", "west")
@@ -127,7 +127,7 @@ def _fits(
             _run(ready.program, source, ready.setting, table, initial, schedule, key)
         )
         trace, rng = Trace(BlockSums(*blocks), last), np.random.default_rng(number)
-        found = infer("averaged", trace, ready, settings, DRAWS, rng)
+        found = infer("averaged", trace, FitContext.of(ready, settings), DRAWS, rng)
         yield _asked_for(target, found)
 
 

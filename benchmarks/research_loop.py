@@ -1,4 +1,4 @@
-"""DPVI the straightforward way, from the equations of na-dpvi.txt (A56, A57, A59).
+"""DPVI the straightforward way, from the equations of NA-DPVI (A56, A57, A59).
 
 Every step computes the gradient of every row by `jax.vmap(jax.grad(...))` and masks those that are
 not in the batch. It is jitted, in single precision, one scan; nothing in it is slow on purpose.

@@ -1,4 +1,4 @@
-"""DPVIm's gradient rules: exact without noise, less noisy with it, and bounded (dpvim.txt 3.1)."""
+"""DPVIm's gradient rules: exact without noise, less noisy with it, and bounded (DPVIm 3.1)."""
 
 import itertools
 from functools import cache, partial

@@ -1,4 +1,4 @@
-"""The full-rank guide, its chain rule (dpvim.txt sec. 3.1.2), and preconditioning by 1 / T'."""
+"""The full-rank guide, its chain rule (DPVIm sec. 3.1.2), and preconditioning by 1 / T'."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from noisewise.dpvi import (
 from noisewise.guides import DiagonalGuide, FullRankGuide
 from noisewise.mechanism import Mechanism
 from noisewise.models import build_target, identity_frame
-from noisewise.posterior import infer
+from noisewise.posterior import FitContext, infer
 
 DIM, N = 3, 400
 MAPS = ("softplus", "exp")
@@ -159,7 +159,8 @@ def fitted(rule, guide, **more):
     trace = run_secure(
         ready.program, ready.setting, rows, N, ready.initial, ready.schedule, insecure_seed=1
     )
-    return infer("averaged", trace, ready, asked, 4000, np.random.default_rng(0)), trace
+    context = FitContext.of(ready, asked)
+    return infer("averaged", trace, context, 4000, np.random.default_rng(0)), trace
 
 
 def test_a_nearly_noiseless_fit_finds_the_correlations():
@@ -209,7 +210,7 @@ def test_the_noise_aware_posterior_reads_a_slope_preconditioned_trace():
     )
     mechanism = Mechanism(clip_norm=8.0, sampling_rate=0.2, steps=4000, noise_multiplier=0.05)
     ready = assemble(asked, TARGET, mechanism, N, N)
-    outcome = infer("exact", trace, ready, asked, 500, np.random.default_rng(0))
+    outcome = infer("exact", trace, FitContext.of(ready, asked), 500, np.random.default_rng(0))
     assert outcome.averaged is not None
     assert np.isfinite(outcome.draws).all()
 

@@ -161,8 +161,8 @@ def test_a_fit_with_a_large_budget_recovers_marginals():
     assert result.asked["posterior"] == "averaged"
     assert result.status is Status.OK
     for group in ("regression", "components"):
-        strength, limit = result.trace[f"pull_{group}"]
-        assert strength < limit < 3.5
+        statistic, limit = result.trace[f"stationarity_{group}"]
+        assert statistic < limit < 3.5
     assert next(iter(result.draws)) == "coefficients"
     assert list(result.summary().index[:2]) == ["intercept", "home-town=y"]
     assert model_name(named_model(result.asked["model"])) == result.asked["model"]
@@ -215,8 +215,8 @@ def test_a_fit_that_is_too_short_is_not_called_converged():
         mixture(3), table, target="ill", budget=budget, steps=100, insecure_seed=1, draws=200
     )
     assert result.status is Status.NOT_CONVERGED
-    strength, limit = result.trace["pull_regression"]
-    assert strength > 2 * limit
+    statistic, limit = result.trace["stationarity_regression"]
+    assert statistic > 2 * limit
     assert "not settled" in convergence_sentence(result)
 
 

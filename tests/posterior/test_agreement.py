@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from scipy.stats import kurtosis
 
-from noisewise.posterior import exact, laplace, nuts
+from noisewise.posterior import FitContext, exact, laplace, nuts
 from noisewise.posterior.burn_in import find_burn_in
-from noisewise.posterior.noise_aware import trace_model
+from noisewise.posterior.trace_model import diagonal_model
 from posterior.traces import PAPER, paper_run
 
 
 def model_of(name):
     settings, assembly, trace = paper_run(name)
     statistics = trace.statistics(find_burn_in(trace, settings.burn_in).blocks)
-    return trace_model(statistics, assembly, settings)
+    return diagonal_model(statistics, FitContext.of(assembly, settings))
 
 
 @pytest.mark.parametrize("name", sorted(PAPER))
@@ -68,7 +68,7 @@ def test_laplace_is_close_where_the_curvature_is_identified(name):
 def test_nuts_over_the_trace_is_nuts_over_its_statistics():
     settings, assembly, trace = paper_run("gamma_exponential", keep_steps=True)
     burn_in = find_burn_in(trace, settings.burn_in).blocks
-    model = trace_model(trace.statistics(burn_in), assembly, settings)
+    model = diagonal_model(trace.statistics(burn_in), FitContext.of(assembly, settings))
     first = int(np.asarray(trace.blocks.count)[:burn_in].sum())
     kept = type(trace.full)(*(part[first:].astype(float) for part in trace.full))
     one = nuts.infer(model, 3000, np.random.default_rng(0), warmup=500)

@@ -8,14 +8,14 @@ import pytest
 from noisewise._validate import NoisewiseError
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble, run_secure
 from noisewise.mechanism import Mechanism
-from noisewise.posterior import Status, average, group_pulls, infer
+from noisewise.posterior import FitContext, Status, average, group_stationarity, infer
 from posterior.traces import ROWS, data, paper_run
 
 STEPS, MEMORY, SD = 20_000, 50.0, 0.03
 
 
 def ou(centre, rng, steps=STEPS, memory=MEMORY, sd=SD):
-    """Stationary iterates that forget in ``memory`` steps (dpvim.txt eq. 21)."""
+    """Stationary iterates that forget in ``memory`` steps (DPVIm eq. 21)."""
     keep = np.exp(-1 / memory)
     shocks = rng.normal(size=(steps, len(centre))) * sd * np.sqrt(1 - keep**2)
     path = np.empty((steps, len(centre)))
@@ -47,9 +47,9 @@ def as_trace(path, blocks=100, full=False, uneven=False):
     return Trace(sums, pieces[-1][-1])
 
 
-def test_noise_pulls_no_group_and_a_distance_from_the_optimum_does():
-    """Plain noise: 40 groups of 10 with fixed seed. The largest of 40 strengths exceeds the limit
-    in 4% of seeds, here it does not. A mean gradient of two standard errors makes a strength of
+def test_noise_alone_is_stationary_and_a_distance_from_the_optimum_is_not():
+    """Plain noise: 40 groups of 10 with fixed seed. The largest of 40 statistics exceeds the limit
+    in 4% of seeds, here it does not. A mean gradient of two standard errors makes a statistic of
     about 5."""
     rng = np.random.default_rng(3)
     steps, groups = 4000, {f"{k}": np.arange(10 * k, 10 * k + 10) for k in range(40)}
@@ -59,11 +59,12 @@ def test_noise_pulls_no_group_and_a_distance_from_the_optimum_does():
     trace = as_trace(path)
     pieces = gradients.reshape(100, -1, 400)
     sums = trace.blocks._replace(gradient=pieces.sum(1), gradient_gradient=(pieces**2).sum(1))
-    found = group_pulls(Trace(sums, trace.last), 0.5, groups)
-    assert found["0"].strength > found["0"].limit
-    others = [pull for name, pull in found.items() if name != "0"]
-    assert all(pull.strength < pull.limit for pull in others)
-    assert abs(np.mean([pull.strength for pull in others]) - 1) < 0.3
+    found = group_stationarity(Trace(sums, trace.last), 0.5, groups)
+    assert found["0"].statistic > found["0"].limit
+    assert not found["0"].passed
+    others = [test for name, test in found.items() if name != "0"]
+    assert all(test.passed for test in others)
+    assert abs(np.mean([test.statistic for test in others]) - 1) < 0.3
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -139,7 +140,9 @@ def test_a_parameter_that_never_moves_agrees_with_itself():
 
 def test_the_tails_variance_is_added_to_the_guides():
     settings, assembly, trace = paper_run("beta_bernoulli")
-    found = infer("averaged", trace, assembly, settings, 40_000, np.random.default_rng(0))
+    found = infer(
+        "averaged", trace, FitContext.of(assembly, settings), 40_000, np.random.default_rng(0)
+    )
     tail = found.averaged
     scale = float(assembly.program.rule.guide.scale(tail.mean[1:])[0])
     expected = np.sqrt(scale**2 + tail.variance[0])
@@ -147,7 +150,7 @@ def test_the_tails_variance_is_added_to_the_guides():
     # Forty thousand draws: five standard errors.
     assert found.draws.mean() == pytest.approx(tail.mean[0], abs=5 * expected / 200)
     assert found.draws.std() == pytest.approx(expected, rel=5 / np.sqrt(80_000))
-    assert found.plain.std() == pytest.approx(
+    assert found.noise_unaware.std() == pytest.approx(
         float(assembly.program.rule.guide.scale(trace.last[1:])[0]), rel=5 / np.sqrt(80_000)
     )
 
@@ -156,7 +159,9 @@ def test_a_drifting_trace_is_not_converged():
     settings, assembly, trace = paper_run("beta_bernoulli")
     drift = np.linspace(0, 50, len(trace.blocks.start))[:, None]
     moved = Trace(trace.blocks._replace(start=trace.blocks.start + drift), trace.last)
-    found = infer("averaged", moved, assembly, settings, 100, np.random.default_rng(0))
+    found = infer(
+        "averaged", moved, FitContext.of(assembly, settings), 100, np.random.default_rng(0)
+    )
     assert found.status is Status.NOT_CONVERGED
     assert found.burn_in == (len(trace.blocks.start) * 9 // 10, False)
 
@@ -164,11 +169,12 @@ def test_a_drifting_trace_is_not_converged():
 def test_rules_and_posteriors_that_do_not_go_together_get_one_line():
     settings, assembly, trace = paper_run("beta_bernoulli")
     rng = np.random.default_rng(0)
+    matrix = replace(settings, full_curvature=True)
     bare = Settings(clip_norm=1.0, rate=0.01, curvature=np.eye(1))
     with pytest.raises(NoisewiseError, match="needs a rule that fits scales"):
-        infer("averaged", trace, assembly, bare, 100, rng)
+        infer("averaged", trace, FitContext.of(assembly, bare), 100, rng)
     with pytest.raises(NoisewiseError, match="rule preconditioned has a diagonal curvature only"):
-        infer("exact", trace, assembly, replace(settings, full_curvature=True), 100, rng)
+        infer("analytic", trace, FitContext.of(assembly, matrix), 100, rng)
 
 
 @pytest.mark.parametrize("rule", ["aligned", "aligned_natural", "natural"])
@@ -202,7 +208,9 @@ def test_noise_aware_posteriors_read_dpvims_traces(rule):
     truth = np.log((10 + ones) / (10 + ROWS - ones))
     sd = np.sqrt(1 / (10 + ones) + 1 / (10 + ROWS - ones))
     for method in ("exact", "averaged", "naive"):
-        found = infer(method, trace, assembly, settings, 4000, np.random.default_rng(0))
+        found = infer(
+            method, trace, FitContext.of(assembly, settings), 4000, np.random.default_rng(0)
+        )
         assert found.status is not Status.DIVERGED
         assert abs(found.draws.mean() - truth) < 5 * found.draws.std()
         assert 0.5 * sd < found.draws.std() < 3 * sd

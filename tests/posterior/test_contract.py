@@ -1,21 +1,30 @@
 """Every method through the same checks: shapes, finiteness, status, and refusals in one line."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from noisewise._validate import NoisewiseError
 from noisewise.dpvi import BlockSums, Trace
-from noisewise.posterior import METHODS, Status, infer
+from noisewise.posterior import (
+    LARGEST_MATRIX,
+    METHODS,
+    FitContext,
+    Status,
+    check_method,
+    default_method,
+    infer,
+)
 from noisewise.posterior.burn_in import find_burn_in
-from posterior.traces import paper_run
+from posterior.traces import matrix_run, paper_run
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_usable_draws(method):
-    settings, assembly, trace = paper_run("beta_bernoulli")
-    found = infer(method, trace, assembly, settings, 400, np.random.default_rng(0))
+    if method == "analytic":
+        settings, assembly, trace = matrix_run("beta_bernoulli")
+    else:
+        settings, assembly, trace = paper_run("beta_bernoulli")
+    found = infer(method, trace, FitContext.of(assembly, settings), 400, np.random.default_rng(0))
     assert found.draws.shape == (400, 1)
     assert np.isfinite(found.draws).all()
     assert found.status is Status.OK
@@ -25,8 +34,8 @@ def test_every_method_gives_usable_draws(method):
 def test_naive_is_the_last_iterate_and_narrower():
     settings, assembly, trace = paper_run("beta_bernoulli")
     rng = np.random.default_rng(0)
-    naive = infer("naive", trace, assembly, settings, 4000, rng)
-    aware = infer("exact", trace, assembly, settings, 4000, rng)
+    naive = infer("naive", trace, FitContext.of(assembly, settings), 4000, rng)
+    aware = infer("exact", trace, FitContext.of(assembly, settings), 4000, rng)
     assert naive.draws.mean() == pytest.approx(trace.last[0], abs=0.01)
     assert naive.draws.std() < aware.draws.std()
 
@@ -34,9 +43,8 @@ def test_naive_is_the_last_iterate_and_narrower():
 def test_a_diverged_trace_says_so():
     settings, assembly, trace = paper_run("beta_bernoulli")
     blocks = trace.blocks._replace(shift=np.full_like(trace.blocks.shift, np.inf))
-    found = infer(
-        "exact", Trace(blocks, trace.last), assembly, settings, 100, np.random.default_rng(0)
-    )
+    context = FitContext.of(assembly, settings)
+    found = infer("exact", Trace(blocks, trace.last), context, 100, np.random.default_rng(0))
     assert found.status is Status.DIVERGED
     assert np.isnan(found.draws).all()
 
@@ -87,27 +95,53 @@ def test_iterates_that_gradients_do_not_follow_are_not_ok():
     settings, assembly, trace = paper_run("beta_bernoulli")
     drift = np.linspace(0, 50, len(trace.blocks.start))[:, None]
     moved = Trace(trace.blocks._replace(start=trace.blocks.start + drift), trace.last)
-    found = infer("exact", moved, assembly, settings, 100, np.random.default_rng(0))
+    found = infer("exact", moved, FitContext.of(assembly, settings), 100, np.random.default_rng(0))
     assert found.status is not Status.OK
 
 
-def test_a_whole_curvature_matrix_is_only_for_exact():
-    settings, assembly, trace = paper_run("beta_bernoulli")
-    with pytest.raises(NoisewiseError, match="has a diagonal curvature only"):
-        infer(
-            "nuts",
-            trace,
-            assembly,
-            replace(settings, full_curvature=True),
-            100,
-            np.random.default_rng(0),
-        )
+@pytest.mark.parametrize(
+    ("run", "method", "message"),
+    [
+        (
+            matrix_run,
+            "exact",
+            "diagonal curvature only: use posterior='analytic', or settings with",
+        ),
+        (matrix_run, "nuts", "diagonal curvature only: use posterior='analytic', or settings with"),
+        (
+            paper_run,
+            "analytic",
+            "needs a curvature matrix: use posterior='exact', or settings with",
+        ),
+    ],
+)
+def test_a_method_that_does_not_suit_the_settings_is_refused(run, method, message):
+    settings, assembly, trace = run("beta_bernoulli")
+    context = FitContext.of(assembly, settings)
+    with pytest.raises(NoisewiseError, match=message) as caught:
+        infer(method, trace, context, 100, np.random.default_rng(0))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_default_suits_the_settings():
+    assert default_method(matrix_run("beta_bernoulli")[0]) == "analytic"
+    assert default_method(paper_run("beta_bernoulli")[0]) == "exact"
+
+
+def test_without_settings_the_plan_to_be_decides():
+    check_method(None, None)
+    check_method("analytic", None, LARGEST_MATRIX)
+    check_method("exact", None, LARGEST_MATRIX + 1)
+    with pytest.raises(NoisewiseError, match="use posterior='analytic'"):
+        check_method("exact", None, LARGEST_MATRIX)
+    with pytest.raises(NoisewiseError, match="use posterior='exact'"):
+        check_method("analytic", None, LARGEST_MATRIX + 1)
 
 
 def test_an_unknown_method_is_refused():
     settings, assembly, trace = paper_run("beta_bernoulli")
     with pytest.raises(NoisewiseError, match="posterior must be one of"):
-        infer("guess", trace, assembly, settings, 100, np.random.default_rng(0))
+        infer("guess", trace, FitContext.of(assembly, settings), 100, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("status", list(Status))

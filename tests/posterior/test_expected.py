@@ -10,10 +10,11 @@ from scipy.special import digamma
 
 from noisewise.dpvi import TraceStatistics
 from noisewise.models import build_target, identity_frame
+from noisewise.posterior import FitContext, Reference
 from noisewise.posterior.expected import (
-    Surroundings,
-    balanced_moves,
-    expected,
+    SimulationPoint,
+    balanced_perturbations,
+    expected_moments,
     optimum_prior,
     simulate,
 )
@@ -33,58 +34,74 @@ def exponential(x=None):
 TARGET = build_target(exponential, {"x": np.ones(4, np.float32)})
 
 
-def simulated(clip_norm, around, records, key):
-    made_up = {"x": jnp.ones(records, jnp.float32)}
-    found = simulate(TARGET, identity_frame(1), clip_norm, made_up, around, key)
+def simulated(clip_norm, point, records, key):
+    rows = {"x": jnp.ones(records, jnp.float32)}
+    found = simulate(TARGET, identity_frame(1), clip_norm, rows, point, key)
     return jax.tree.map(lambda part: np.asarray(part, float), found)
 
 
-def found(clip_norm, wander=0.0, records=65_536, away=0.0, slopes=True, doubt=0.0):
+def at(optimum, mean_iterate, iterate_perturbations, truth_perturbations):
+    """A point about which neither M nor A is known yet."""
+    none = np.zeros((len(optimum), len(optimum)))
+    return SimulationPoint(
+        optimum=optimum,
+        mean_iterate=mean_iterate,
+        iterate_perturbations=iterate_perturbations,
+        truth_perturbations=truth_perturbations,
+        inverse_sensitivity=none,
+        shared_inverse_sensitivity=none,
+        inverse_curvature=none,
+    )
+
+
+def found(clip_norm, dispersion=0.0, records=65_536, away=0.0, with_curvature=True, unknown=0.0):
     """What is expected of a log rate of 0.7; M^-1 and A^-1 are given from a round before. Without
-    ``slopes`` A^-1 is not, and the lean is that of log |M| alone."""
-    optimum, one, none = np.full(1, 0.7), np.eye(1), np.zeros((1, 1))
-    inverses = (none, none, none)
-    around = Surroundings(optimum, optimum + away, one * wander, one * doubt, *inverses)
+    ``with_curvature`` A^-1 is not, and the log-determinant gradient is that of log |M| alone.
+    Iterates are perturbed by ``dispersion``, truths by ``unknown``."""
+    optimum, one = np.full(1, 0.7), np.eye(1)
+    point = at(optimum, optimum + away, one * dispersion, one * unknown)
     key = jax.random.PRNGKey(0)
     for _ in range(2):
-        moments = simulated(clip_norm, around, records, key)
-        every = expected(moments, N, WIDE, around.centre, optimum)
-        steep, flat = 1 / every.response, 1 / every.curvature if slopes else none
-        around = around._replace(
-            inverse_response=steep, inverse_heard=steep, inverse_curvature=flat
-        )
+        moments = simulated(clip_norm, point, records, key)
+        every = expected_moments(moments, N, WIDE, point.mean_iterate, optimum)
+        inverse = 1 / every.sensitivity
+        point = point._replace(inverse_sensitivity=inverse, shared_inverse_sensitivity=inverse)
+        if with_curvature:
+            point = point._replace(inverse_curvature=1 / every.curvature)
     return every
 
 
-def test_without_clip_and_wander_everything_is_the_fisher_information():
+def test_without_clip_and_dispersion_everything_is_the_fisher_information():
     """Of a log rate it is N. Monte Carlo error with 65,536 records: up to sqrt(8/65,536) = 1.1%
-    for the scatter (kurtosis 9), 2.2% for the slope (2048 records); limits are five of them."""
+    for the variability (kurtosis 9), 2.2% for the Jacobian (2048 records); limits are five of
+    them."""
     every = found(1e6)
     assert every.curvature == pytest.approx(N, rel=0.11)
-    assert every.response == pytest.approx(N, rel=0.055)
-    assert every.scatter == pytest.approx(N, rel=0.055)
-    assert every.gradient == pytest.approx(0.0, abs=1e-3)
+    assert every.sensitivity == pytest.approx(N, rel=0.055)
+    assert every.variability == pytest.approx(N, rel=0.055)
+    assert every.mean_gradient == pytest.approx(0.0, abs=1e-3)
 
 
-def test_asymmetry_of_a_log_rate():
-    """With y = exp(iterate - truth), M and A are both N y and B is N y^2. The slope of log |M| is
-    -1, that of the ratio zero, and the mean given the rows moves by dB / M - B dM / M^2 = -2 + 1.
+def test_mean_shift_of_a_log_rate():
+    """With y = exp(iterate - truth), M and A are both N y and B is N y^2. The gradient of log |M|
+    is -1, that of the ratio zero, and the mean given the rows moves by dB/M - B dM / M^2 = -2 + 1.
     Monte Carlo: 0.026 for log |M| (terms of variance 172 over 262,144 records), 0.08 for log |A|
     (13 over 2048), 0.032 for B (261 over all); limits are five of those."""
-    alone = found(1e6, records=262_144, slopes=False)
-    assert alone.lean == pytest.approx(-1.0, abs=0.13)
-    assert alone.skew == pytest.approx(-1.0, abs=0.2)
-    assert found(1e6, records=262_144).lean == pytest.approx(0.0, abs=0.42)
+    alone = found(1e6, records=262_144, with_curvature=False)
+    assert alone.log_determinant_gradient == pytest.approx(-1.0, abs=0.13)
+    assert alone.mean_shift == pytest.approx(-1.0, abs=0.2)
+    both = found(1e6, records=262_144)
+    assert both.log_determinant_gradient == pytest.approx(0.0, abs=0.42)
 
 
 def test_theta_beside_the_optimum_is_as_its_posterior_says():
     """Given the rows, exp(log rate) is Gamma(N): the posterior mean of the log rate is 1/(2N) below
-    its mode. Doubt about the truth moves the optimum up by half its variance 1/N, and the skew puts
-    theta 1/N below that: the two together, N times, are -1/2 to Monte Carlo error (0.05)."""
-    still = found(1e6, records=262_144, slopes=False)
-    spread = found(1e6, records=262_144, slopes=False, doubt=0.05)
-    moved = (spread.gradient - still.gradient) / still.response / 0.05**2
-    assert moved + still.skew == pytest.approx(-0.5, abs=0.25)
+    its mode. Truth perturbations move the optimum up by half their variance 1/N, and the mean shift
+    puts theta 1/N below that: the two together, N times, are -1/2 to Monte Carlo error (0.05)."""
+    known = found(1e6, records=262_144, with_curvature=False)
+    perturbed = found(1e6, records=262_144, with_curvature=False, unknown=0.05)
+    moved = (perturbed.mean_gradient - known.mean_gradient) / known.sensitivity / 0.05**2
+    assert moved + known.mean_shift == pytest.approx(-0.5, abs=0.25)
 
 
 @pytest.mark.parametrize("clip_norm", [0.8, 1.5])
@@ -95,70 +112,73 @@ def test_clipping_against_the_integrals(clip_norm):
     plain, clipped = t - 1, np.clip(t - 1, -clip_norm, clip_norm)
     inside = np.abs(plain) < clip_norm
     every = found(clip_norm)
-    assert every.gradient == pytest.approx(N * (clipped * weight).sum(), rel=0.05)
-    assert every.response == pytest.approx(N * (clipped * plain * weight).sum(), rel=0.03)
+    assert every.mean_gradient == pytest.approx(N * (clipped * weight).sum(), rel=0.05)
+    assert every.sensitivity == pytest.approx(N * (clipped * plain * weight).sum(), rel=0.03)
     variance = (clipped**2 * weight).sum() - (clipped * weight).sum() ** 2
-    assert every.scatter == pytest.approx(N * variance, rel=0.03)
+    assert every.variability == pytest.approx(N * variance, rel=0.03)
     assert every.curvature == pytest.approx(N * (t * inside * weight).sum(), rel=0.1)
 
 
 @pytest.mark.parametrize("clip_norm", [0.8, 1.5])
-def test_lean_of_clipped_gradients_against_the_integrals(clip_norm):
+def test_log_determinant_gradients_under_clipping_against_the_integrals(clip_norm):
     """At a truth moved by s, gradients at the iterate have t exp(-s) for t: log |M| = log E[psi u]
-    and log |A| = log E[slope of psi] move by what integrals say. Five Monte Carlo sds: 0.02 for
+    and log |A| = log E[Jacobian of psi] move by what integrals say. Five Monte Carlo sds: 0.02 for
     the one, 0.08 for the other."""
     t = np.linspace(0, 60, 2_000_001)
     weight = np.exp(-t) * (t[1] - t[0])
 
     def logs(moved):
         there = t * np.exp(-moved)
-        response = (np.clip(there - 1, -clip_norm, clip_norm) * (t - 1) * weight).sum()
-        return np.log([response, (there * (np.abs(there - 1) < clip_norm) * weight).sum()])
+        sensitivity = (np.clip(there - 1, -clip_norm, clip_norm) * (t - 1) * weight).sum()
+        return np.log([sensitivity, (there * (np.abs(there - 1) < clip_norm) * weight).sum()])
 
-    of_response, of_curvature = (logs(0.01) - logs(-0.01)) / 0.02
-    alone, both = found(clip_norm, slopes=False).lean, found(clip_norm).lean
-    assert alone == pytest.approx(of_response, abs=0.1)
+    of_sensitivity, of_curvature = (logs(0.01) - logs(-0.01)) / 0.02
+    alone = found(clip_norm, with_curvature=False).log_determinant_gradient
+    both = found(clip_norm).log_determinant_gradient
+    assert alone == pytest.approx(of_sensitivity, abs=0.1)
     assert both - alone == pytest.approx(-of_curvature, abs=0.4)
 
 
-def test_wander_against_the_integral():
-    """E exp(w) = exp(s^2 / 2): the mean gradient over a wander of sd s is N (exp(s^2/2) - 1). Moves
-    with the right second moment know it up to terms of order s^4, here 1%, and records to 1%."""
-    every = found(1e6, wander=0.3)
-    assert every.gradient == pytest.approx(N * (np.exp(0.045) - 1), rel=0.05)
+def test_dispersion_against_the_integral():
+    """E exp(w) = exp(s^2 / 2): the mean gradient over a dispersion of sd s is N (exp(s^2/2) - 1).
+    Perturbations with the right second moment know it up to terms of order s^4, here 1%, and
+    records to 1%."""
+    every = found(1e6, dispersion=0.3)
+    assert every.mean_gradient == pytest.approx(N * (np.exp(0.045) - 1), rel=0.05)
 
 
 def test_the_simulations_own_error():
     """Variance of the expected gradient over 500 simulations: known to 6%, limits are five of
     those, and 5% for the 256 records that each estimate is from."""
-    zero = jnp.zeros((1, 1))
-    where = (jnp.full(1, 0.7), jnp.full(1, 0.8), jnp.eye(1) * 0.1)
-    around = Surroundings(*where, zero, zero, zero, zero)
+    point = at(np.full(1, 0.7), np.full(1, 0.8), np.eye(1) * 0.1, np.zeros((1, 1)))
     keys = jax.random.split(jax.random.PRNGKey(0), 500)
     every = [
-        expected(simulated(0.8, around, 256, key), N, WIDE, np.full(1, 0.8), np.full(1, 0.7))
+        expected_moments(
+            simulated(0.8, point, 256, key), N, WIDE, point.mean_iterate, point.optimum
+        )
         for key in keys
     ]
-    variance = np.var([each.gradient for each in every], ddof=1)
-    assert np.mean([each.gradient_error for each in every]) == pytest.approx(variance, rel=0.35)
+    variance = np.var([each.mean_gradient for each in every], ddof=1)
+    estimated = np.mean([each.mean_gradient_variance for each in every])
+    assert estimated == pytest.approx(variance, rel=0.35)
 
 
 def test_iterates_away_from_the_optimum():
-    """The mean gradient is N (exp(way) - 1), bent and all, and the plain gradient at the optimum
-    goes along with every record's: the control variate leaves nothing to Monte Carlo, of which
-    there would be 0.3 / sqrt(256) = 2% otherwise."""
+    """The mean gradient is N (exp(distance) - 1), nonlinear as it is, and the unclipped gradient at
+    the optimum is proportional to every record's: the control variate leaves nothing to Monte
+    Carlo, of which there would be 0.3 / sqrt(256) = 2% otherwise."""
     every = found(1e6, away=0.3, records=256)
-    assert every.gradient == pytest.approx(N * (np.exp(0.3) - 1), rel=1e-4)
+    assert every.mean_gradient == pytest.approx(N * (np.exp(0.3) - 1), rel=1e-4)
 
 
 @pytest.mark.parametrize("dim", [1, 3, 50])
-def test_moves_have_a_normals_second_moment(dim):
+def test_perturbations_have_a_normals_second_moment(dim):
     """Exactly; and in few dimensions lengths of all sizes, if not quite as different as normal ones
     (the variance of their squares is 2 dim)."""
-    moves = balanced_moves(np.random.default_rng(0), dim)
-    assert len(moves) >= 32
-    np.testing.assert_allclose(moves.T @ moves / len(moves), np.eye(dim), atol=1e-9)
-    assert dim == 50 or (moves**2).sum(1).var() > dim
+    found = balanced_perturbations(np.random.default_rng(0), dim)
+    assert len(found) >= 32
+    np.testing.assert_allclose(found.T @ found / len(found), np.eye(dim), atol=1e-9)
+    assert dim == 50 or (found**2).sum(1).var() > dim
 
 
 def regression(X, y=None):
@@ -175,39 +195,52 @@ def poisson(X, y=None):
         numpyro.sample("y", dist.Poisson(jnp.exp(intercept + X @ weights)), obs=y)
 
 
-def found_at_rest(model, doubt, wander, weights=20, rows=20_000):
-    """The optimum that is read from iterates about zero with a mean gradient of zero there. The
-    noise leaves parameters whose information is one a record uncertain by a variance ``doubt``."""
+def table(records, weights=20):
     rng = np.random.default_rng(0)
-    made_up = {"X": rng.standard_normal((rows, weights)), "y": np.zeros(rows)}
-    made_up = {name: column.astype(np.float32) for name, column in made_up.items()}
-    target = build_target(model, {name: column[:4] for name, column in made_up.items()})
+    rows = {"X": rng.standard_normal((records, weights)), "y": np.zeros(records)}
+    return {name: column.astype(np.float32) for name, column in rows.items()}
+
+
+def found_at_rest(model, unknown, dispersion, weights=20, records=20_000):
+    """The optimum that is read from iterates about zero with a mean gradient of zero there. The
+    noise leaves parameters whose information is one a record with a variance ``unknown``."""
+    rows = table(records, weights)
+    target = build_target(model, {name: column[:4] for name, column in rows.items()})
     dim, steps = weights + 1, 1000
-    _, assembly = unclipped(target, rows, rows * np.sqrt(doubt), steps)
-    still = np.eye(dim) * wander * steps
-    statistics = TraceStatistics(np.array(steps), np.zeros(dim), np.zeros(dim), still, still, still)
-    (found,) = expect_many(
-        [statistics], assembly, np.eye(dim) * 1e-4, made_up, [np.random.default_rng(1)], 1
+    settings, assembly = unclipped(
+        target, records, records * np.sqrt(unknown), steps, prior_precision=np.eye(dim) * 1e-4
     )
+    spread, zero = np.eye(dim) * dispersion * steps, np.zeros(dim)
+    statistics = TraceStatistics(
+        steps=np.array(steps),
+        parameters=zero,
+        gradient=zero,
+        spread=spread,
+        cross=spread,
+        power=zero,
+    )
+    context = FitContext.of(assembly, settings, Reference(rows, covariates_representative=True))
+    (found,) = expect_many([statistics], context, [np.random.default_rng(1)], 1)
     return dict(zip(target.labels, found.optimum, strict=True))
 
 
 def test_what_is_not_known_of_weights_moves_the_variance():
-    """Wander and doubt both add to squared residuals: the log variance reads too high by either.
-    Monte Carlo: 20,000 records know it to 0.002."""
+    """Dispersion and uncertainty both add to squared residuals: the log variance reads too high by
+    either. Monte Carlo: 20,000 records know it to 0.002."""
 
-    def read(doubt, wander):  # weights know four times as much as the log variance does
-        return np.log(np.exp(-(wander + 4 * doubt) / 2) - 20 * (wander + doubt))
+    def read(unknown, dispersion):  # there is four times as much information on the weights
+        return np.log(np.exp(-(dispersion + 4 * unknown) / 2) - 20 * (dispersion + unknown))
 
-    found = found_at_rest(regression, doubt=0.002, wander=0.005)["log_variance"]
+    found = found_at_rest(regression, unknown=0.002, dispersion=0.005)["log_variance"]
     assert found == pytest.approx(read(0.002, 0.005), abs=0.01)
     assert read(0.0, 0.005) - read(0.002, 0.005) > 0.04
 
 
-def test_doubt_and_wander_move_a_log_rate_in_opposite_directions():
-    """Rates at the iterates are too high by their wander; those at the truth by the doubt. Monte
-    Carlo: 20,000 records know the intercept to 0.001; moves of the wrong kind make 0.07 of it."""
-    found = found_at_rest(poisson, doubt=0.002, wander=0.005)["intercept"]
+def test_perturbed_truths_and_iterates_move_a_log_rate_in_opposite_directions():
+    """Rates at the iterates are too high by their dispersion; those at the truth by what is not
+    known of it. Monte Carlo: 20,000 records know the intercept to 0.001; perturbations of the wrong
+    kind make 0.07 of it."""
+    found = found_at_rest(poisson, unknown=0.002, dispersion=0.005)["intercept"]
     assert found == pytest.approx(21 * (0.005 - 0.002) / 2, abs=0.01)
 
 
@@ -215,25 +248,26 @@ def test_degrees_of_freedom_of_a_regression():
     """With flat priors and the rows known, the variance is inverse gamma with N - 20 degrees of
     freedom: the mean of its logarithm is log(N/2) - psi((N - 20)/2) above the mode, 21/N. Monte
     Carlo: 65,536 records know that to 4%."""
-    dim, records = 21, 65_536
-    rng = np.random.default_rng(0)
-    made_up = {"X": rng.standard_normal((records, 20)), "y": np.zeros(records)}
-    made_up = {name: column.astype(np.float32) for name, column in made_up.items()}
-    target = build_target(regression, {name: column[:4] for name, column in made_up.items()})
-    optimum, moves, inverse = np.zeros(dim), balanced_moves(rng, dim), np.zeros((dim, dim))
-    doubts = np.zeros_like(moves)
+    dim, rows = 21, table(65_536)
+    target = build_target(regression, {name: column[:4] for name, column in rows.items()})
+    normals = balanced_perturbations(np.random.default_rng(0), dim)
+    point = at(np.zeros(dim), np.zeros(dim), np.zeros((1, dim)), np.zeros_like(normals))
     for _ in range(3):
-        around = Surroundings(optimum, np.zeros(dim), moves[:1] * 0, doubts, *[inverse] * 3)
-        around = Surroundings(*(jnp.asarray(part, jnp.float32) for part in around))
+        single = jax.tree.map(lambda part: jnp.asarray(part, jnp.float32), point)
         key = jax.random.PRNGKey(1)
-        moments = simulate(target, identity_frame(dim), 1e6, made_up, around, key)
+        moments = simulate(target, identity_frame(dim), 1e6, rows, single, key)
         moments = jax.tree.map(lambda part: np.asarray(part, float), moments)
-        every = expected(moments, N, np.eye(dim) * 1e-9, np.zeros(dim), optimum)
-        inverse = np.linalg.inv(every.response)
-        optimum = optimum + inverse @ every.gradient
-        doubts = moves @ np.linalg.cholesky(inverse).T
-    beside = optimum + inverse @ every.skew
-    found = dict(zip(target.labels, beside, strict=True))["log_variance"]
+        every = expected_moments(moments, N, np.eye(dim) * 1e-9, point.mean_iterate, point.optimum)
+        inverse = np.linalg.inv(every.sensitivity)
+        point = point._replace(
+            optimum=point.optimum + inverse @ every.mean_gradient,
+            truth_perturbations=normals @ np.linalg.cholesky(inverse).T,
+            inverse_sensitivity=inverse,
+            shared_inverse_sensitivity=inverse,
+            inverse_curvature=inverse,
+        )
+    mean = point.optimum + inverse @ every.mean_shift
+    found = dict(zip(target.labels, mean, strict=True))["log_variance"]
     assert found == pytest.approx(np.log(N / 2) - digamma((N - 20) / 2), rel=0.2)
 
 

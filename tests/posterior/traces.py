@@ -1,4 +1,4 @@
-"""Traces for the posterior's tests: from the paper's models, and made up."""
+"""Traces for the posterior's tests: from the paper's models, and simulated."""
 
 from __future__ import annotations
 
@@ -71,8 +71,37 @@ def paper_run(name: str, keep_steps: bool = False) -> tuple[Settings, Assembly, 
         paper_priors=True,
         **options,
     )
+    return settings, *_run(settings, target, rows, 37.33, keep_steps)
+
+
+@lru_cache(maxsize=8)
+def matrix_run(name: str) -> tuple[Settings, Assembly, Trace]:
+    """A means-only run of a model with one parameter, in a frame whitened by hand."""
+    model, rows = data(name)
+    target = build_target(model, {key: column[:4] for key, column in rows.items()})
+    settings = Settings(
+        clip_norm=0.03,
+        steps=4000,
+        rate=0.02,
+        curvature=ROWS * 0.24 * np.eye(1),
+        prior_precision=np.eye(1),
+        location=np.zeros(1),
+    )
+    return settings, *_run(settings, target, rows, 20.0)
+
+
+def _run(
+    settings: Settings,
+    target: Target,
+    rows: dict,
+    noise_multiplier: float,
+    keep_steps: bool = False,
+) -> tuple[Assembly, Trace]:
     mechanism = Mechanism(
-        clip_norm=settings.clip_norm, sampling_rate=0.1, steps=STEPS, noise_multiplier=37.33
+        clip_norm=settings.clip_norm,
+        sampling_rate=0.1,
+        steps=settings.steps,
+        noise_multiplier=noise_multiplier,
     )
     assembly = assemble(settings, target, mechanism, ROWS, ROWS)
     trace = run_secure(
@@ -85,7 +114,7 @@ def paper_run(name: str, keep_steps: bool = False) -> tuple[Settings, Assembly, 
         insecure_seed=0,
         keep_steps=keep_steps,
     )
-    return settings, assembly, trace
+    return assembly, trace
 
 
 def linear_trace(
@@ -113,7 +142,7 @@ def unclipped(
     target: Target, rows: int, noise: float, steps: int = 1000, kappa: float = 1e-3, **more: object
 ) -> tuple[Settings, Assembly]:
     """A design in the model's own coordinates that clips nothing and whose guide is a point. Its
-    mean gradient of all rows is known up to ``noise``; there is next to no scatter by sampling."""
+    mean gradient of all rows is known up to ``noise``; sampling adds next to no variance."""
     dim = target.dim
     settings = Settings(
         rule="means_only",

@@ -99,7 +99,7 @@ def _asked(names: tuple[str, ...]) -> dict[str, Any]:
         "encoding": encoding,
         "schema": {"columns": columns},
         "rows": 20_180,
-        "posterior": "exact",
+        "posterior": "analytic",
         "settings": {
             "clip_norm": 0.0662161,
             "steps": 10_000,

@@ -208,7 +208,7 @@ def test_of_many_parameters_the_worst_are_drawn_and_all_tabled(tmp_path):
 
 def test_plain_posteriors_are_not_called_noise_aware(page):
     assert "noise-aware" not in page(posterior="naive")
-    assert "noise-aware" in page(posterior="exact")
+    assert "noise-aware" in page(posterior="analytic")
 
 
 def test_names_are_escaped(page):

@@ -69,7 +69,7 @@ def made_result(schema: nw.Schema, **changes: Any) -> nw.Result:
         "target": None,
         "arguments": ["ward", "visits", "ill", "score"],
         "encoding": [],
-        "posterior": "exact",
+        "posterior": "analytic",
         "schema": schema.to_dict(),
         "rows": ROWS,
     }

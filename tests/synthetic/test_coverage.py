@@ -58,7 +58,7 @@ def simulated():
 def covered(simulated, which: str) -> int:
     """How many of the pooled 95% intervals of a share hold the truth."""
     generator, truth, draws = simulated
-    posterior = "naive" if which == "plain" else "exact"
+    posterior = "naive" if which == "plain" else "analytic"
     origin = Origin(privacy=certificate(), model="m", rows=ROWS, posterior=posterior)
     shares = []
     for seed, thetas in enumerate(draws[which].astype(np.float32)):

@@ -57,7 +57,7 @@ class RegressionPrior:
     def standard(
         cls, weights: int, *, shape: float = 20.0, scale: float = 0.5, precision: float = 0.25
     ) -> RegressionPrior:
-        """Independent weights around zero; by default na-dpvi eq. (28)."""
+        """Independent weights around zero; by default NA-DPVI eq. 28."""
         return cls(
             mean=np.zeros(weights),
             precision=positive("precision", precision) * np.eye(weights),

@@ -1,7 +1,7 @@
 """Rivals of DP-SEP for a Bayesian neural network: VI (Graves 2011), DP-VI, and a point estimate.
 
 All three fit `noisewise.models.Network`. VI maximises the evidence lower bound of a diagonal
-Gaussian guide by reparametrised gradients; DP-VI (dp-sep.txt App. D) is the same bound under
+Gaussian guide by reparametrised gradients; DP-VI (DP-SEP App. D) is the same bound under
 noisewise's DPVI. Only the settings of DP-VI are for data about people: the rest is not private.
 """
 
@@ -91,7 +91,7 @@ def unsafe_vi(target: Target, rows: Rows, start: Array, key: Array, *, epochs: i
 def unsafe_point_estimate(
     network: Network, rows: Rows, weights: Array, key: Array, *, epochs: int
 ) -> Array:
-    """Weights of least squared error by Adam, no prior (dp-sep.txt App. C): NOT PRIVATE."""
+    """Weights of least squared error by Adam, no prior (DP-SEP App. C): NOT PRIVATE."""
     first = network.hidden * (rows["X"].shape[1] + 1)
 
     def loss(weights: Array, batch: Rows, key: Array) -> Array:

@@ -18,7 +18,7 @@ from noisewise.mechanism.counting import count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
-from noisewise.posterior import METHODS, check_method
+from noisewise.posterior import METHODS, check_method, default_method
 
 __all__ = ["coverage"]
 
@@ -153,7 +153,7 @@ def _about(
 ) -> dict[str, Any]:
     """What was run, for the page."""
     settings = spec.settings
-    about = {
+    about: dict[str, Any] = {
         "model": name,
         "rows": spec.rows,
         "epsilon": spec.budget.epsilon,
@@ -162,12 +162,12 @@ def _about(
         "simulations": simulations,
         "draws": spec.draws,
         "seed": spec.seed,
-        "posterior": spec.posterior or "exact",
         "covariates": "from the schema" if public_sample is None else "from the public sample",
         "steps": settings.steps,
     }
     if isinstance(settings, Settings):
         return about | {
+            "posterior": spec.posterior or default_method(settings),
             "clip_norm": settings.clip_norm,
             "recalibrated": settings.recalibrates,
         }

@@ -135,7 +135,7 @@ def read(site: Site, numbers: SepNumbers, state: SepState) -> Gaussian:
 
 
 def cavity_of(site: Site, prior: Natural, posterior: Gaussian, rows: float) -> Gaussian:
-    """The posterior without one average site: q^(1 - 1/N) p0^(1/N) (dp-sep.txt eq. 4)."""
+    """The posterior without one average site: q^(1 - 1/N) p0^(1/N) (DP-SEP eq. 4)."""
     family = site.family
     precision = (1 - 1 / rows) * posterior.precision + prior.precision / rows
     eta = (1 - 1 / rows) * family.apply(posterior.precision, posterior.mean) + prior.eta / rows
@@ -342,7 +342,8 @@ def _spread(
     rate: Rates,
     noise: Array,
 ) -> Spread:
-    """How far noise and sampling have moved the mean, and its average, by now.
+    """How far noise and sampling have moved the mean, and its average, by now: mathematics.md eqs.
+    (34) and (35).
 
     Near the fixed point a step is m <- m - rho P^-1 (Lambda (m - m*) + e). The covariance of e is
     that of the noise, which is known, and that of drawing a batch, (1 - q)/q N times the mean outer

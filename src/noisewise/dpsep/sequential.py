@@ -5,7 +5,7 @@ its noise comes from a seed, and one pass per epoch in random order is neither P
 sampling, so it would spend what one release per epoch does, each moved by all its clipped blocks
 (`literal_certificate`).
 
-Its step is theta <- theta + (gamma/N)(theta_fn - theta_f), dp-sep.txt eq. 5. gamma = N is SEP (Li
+Its step is theta <- theta + (gamma/N)(theta_fn - theta_f), DP-SEP eq. 5. gamma = N is SEP (Li
 et al. 2015); gamma = 1 moves N times slower, and noise and signal alike carry the factor gamma/N.
 """
 
@@ -126,7 +126,7 @@ def ep(
     initial: np.ndarray | Array,
     damping: float = 1.0,
 ) -> Gaussian:
-    """Expectation propagation: a site per record is kept (dp-sep.txt Alg. 1).
+    """Expectation propagation: a site per record is kept (DP-SEP Alg. 1).
 
     A record whose removal leaves no proper cavity waits for its next turn.
     """

@@ -2,7 +2,7 @@
 
 A site is a frozen dataclass with the members below; nothing else in this house knows a model. With
 the cavity N(m, V) and the record's tilted distribution projected on a Gaussian, the site's natural
-parameters are the difference of the two (dp-sep.txt Alg. 2, lines 3 and 4). They are handed over
+parameters are the difference of the two (DP-SEP Alg. 2, lines 3 and 4). They are handed over
 centred at the cavity,
 
     Lambda_s,    g = eta_s - Lambda_s m,

@@ -1,7 +1,7 @@
-"""Aligned DPVI: release the means' gradient, get the scales' from it (dpvim.txt Alg. 1).
+"""Aligned DPVI: release the means' gradient, get the scales' from it (DPVIm Alg. 1).
 
 A guide's draw is mean + T(u) eta, so one draw's gradient by u is eta T'(u) times its gradient by
-the mean, plus the entropy's (Prop. 3.1, eq. 11; eq. 20 for a full-rank guide). Neither factor
+the mean, plus the entropy's (DPVIm Prop. 3.1, eq. 11; eq. 20 for a full-rank guide). Neither factor
 depends on data: the scales come by post-processing, for no privacy. The clip norm bounds the means'
 gradient alone, and where T' <= 1 the scales' gradient is less noisy than if it were released
 (Thm. 3.1).
@@ -45,7 +45,7 @@ class Aligned(Vanilla):
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
-        """Gradient of a record's loss by the means (Alg. 1, line 2)."""
+        """Gradient of a record's loss by the means (DPVIm Alg. 1, line 2)."""
         points = self.guide.points(parameters, noise)
         means = self.target.record_moments(constants.frame, points, noise, batch)[0]
         return means + self.means_part(share)
@@ -53,7 +53,7 @@ class Aligned(Vanilla):
     def complete(
         self, constants: Constants, parameters: Array, noise: Array, released: Array
     ) -> Array:
-        """Scales from the released means (Alg. 1, line 5)."""
+        """Scales from the released means (DPVIm Alg. 1, line 5)."""
         return both(released, self.guide.chain_rule(parameters, the_draw(noise), released))
 
     def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:

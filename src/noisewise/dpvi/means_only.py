@@ -3,7 +3,7 @@
 By Bonnet's identity the Hessian of the ELBO in the means is minus the expected Hessian of the log
 joint, and the best Gaussian covariance is its inverse. The noise-aware model infers that curvature
 anyway. So the scales need no gradients: half the coordinates, a smaller clip norm, nothing to
-balance. The guide's draws use a fixed, public scale.
+balance (mathematics.md eqs. (3) and (4)). The guide's draws use a fixed, public scale.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Natural gradients: I^-1 times the gradient, with the guide's Fisher information I.
 
-dpvim.txt eqs. (14) to (16) and Alg. 2. (Equation 13 prints the score by theta; it is the one by the
+DPVIm eqs. 14 to 16 and Alg. 2. (Equation 13 prints the score by theta; it is the one by the
 guide's parameters.) Natural gradients of the scales are divided by T', so they outweigh the means'
 where vanilla's vanish: release both and the means suffer instead, which the aligned form avoids.
 """
@@ -47,7 +47,7 @@ class Natural(Vanilla):
 
 @dataclass(frozen=True)
 class AlignedNatural(Aligned):
-    """Release the natural gradient of the means; the scales' follows (dpvim.txt Alg. 2)."""
+    """Release the natural gradient of the means; the scales' follows (DPVIm Alg. 2)."""
 
     guide: DiagonalGuide
     name: str = "aligned_natural"
@@ -60,7 +60,7 @@ class AlignedNatural(Aligned):
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
-        """The means' gradients over their information (Alg. 2, line 2)."""
+        """The means' gradients over their information (DPVIm Alg. 2, line 2)."""
         plain = super().record_gradients(constants, parameters, noise, batch)
         information = self.guide.fisher_information(parameters)[: self.guide.dim]
         return plain / information + self.means_part(share)
@@ -73,7 +73,7 @@ class AlignedNatural(Aligned):
     def complete(
         self, constants: Constants, parameters: Array, noise: Array, released: Array
     ) -> Array:
-        """Alg. 2, line 5: back to the plain gradient, the chain rule, and natural again."""
+        """DPVIm Alg. 2, line 5: back to the plain gradient, the chain rule, and natural again."""
         dim, information = self.guide.dim, self.guide.fisher_information(parameters)
         plain = information[:dim] * released
         scales = self.guide.chain_rule(parameters, the_draw(noise), plain)

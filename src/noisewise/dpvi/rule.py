@@ -23,7 +23,7 @@ class Constants(NamedTuple):
 
     frame: Frame
     precondition: Array
-    """beta of eq. (A59), one entry per parameter: multiplies before the clip, divides after."""
+    """beta (NA-DPVI eq. A59), one per parameter: multiplies before the clip, divides after."""
     fixed_scale: Array
     """Standard deviations of the guide's draws where the rule fits no scales."""
 

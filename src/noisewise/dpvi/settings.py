@@ -64,7 +64,7 @@ class Settings:
     curvature_sd: float = 1.0
     """Prior sd of the curvature's logarithm (of its eigenvalues') around the simulated one."""
     paper_priors: bool = False
-    """Use App. H.3's priors, built from the trace, instead of simulated ones."""
+    """Use NA-DPVI App. H.3's priors, built from the trace, instead of simulated ones."""
     slope_threshold: float = 0.05
     """Most that a parameter may drift along a tail to be averaged (posterior ``averaged``)."""
     guide: str = "diagonal"
@@ -140,7 +140,7 @@ class Settings:
 
     @property
     def by_slope(self) -> bool:
-        """Whether the preconditioned rule takes 1 / T' (dpvim.txt eq. 17)."""
+        """Whether the preconditioned rule takes 1 / T' (DPVIm eq. 17)."""
         return self.precondition == "slope"
 
     def _check_steps(self) -> None:

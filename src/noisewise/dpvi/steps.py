@@ -10,9 +10,9 @@ __all__ = ["curvature_step", "decaying_schedule", "heuristic_step"]
 
 
 def heuristic_step(noise_multiplier: float, clip_norm: float, steps: int, parameters: int) -> float:
-    """sqrt(2) / (sigma C sqrt(T d)): na-dpvi.txt eq. (A58) with lambda_c = 1.
+    """sqrt(2) / (sigma C sqrt(T d)): NA-DPVI eq. A58 with lambda_c = 1.
 
-    Times beta, element by element, where gradients are preconditioned (App. H.2).
+    Times beta, element by element, where gradients are preconditioned (NA-DPVI App. H.2).
     """
     return math.sqrt(2) / (noise_multiplier * clip_norm * math.sqrt(steps * parameters))
 

@@ -1,8 +1,9 @@
 """What was released: sums over blocks of steps, from which every posterior is computed.
 
 The noise-aware model depends on a trace only through its length, the means of parameters and
-gradients, and their centred second moments. Those are kept per block while the scan runs, so
-memory does not grow with the number of steps and burn-in is chosen afterwards by dropping blocks.
+gradients, and their centred second moments (mathematics.md eq. (6)). Those are kept per block while
+the scan runs, so memory does not grow with the number of steps and burn-in is chosen afterwards by
+dropping blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Vanilla and preconditioned DPVI: means and scales are both released (na-dpvi.txt App. H.2)."""
+"""Vanilla and preconditioned DPVI: means and scales are both released (NA-DPVI App. H.2)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Vanilla:
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
-        """Gradient of a record's expected loss by means and free scales (eq. A56)."""
+        """Gradient of a record's expected loss by means and free scales (NA-DPVI eq. A56)."""
 
         def moments(points: Array, noise: Array) -> tuple[Array, Array]:
             return self.target.record_moments(constants.frame, points, noise, batch)
@@ -75,15 +75,16 @@ class Vanilla:
     def draw_theta(
         self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        """The guide's own draws: eq. (23)."""
+        """The guide's own draws: NA-DPVI eq. 23."""
         return self.guide.draw(means, free, rng)
 
 
 @dataclass(frozen=True)
 class Preconditioned(Vanilla):
-    """Scale gradients up before the clip and down after, so that noise hits all alike (A59).
+    """Scale gradients up before the clip and down after, so that noise hits all alike (NA-DPVI eq.
+    A59).
 
-    The factor is beta, or with ``by_slope`` 1 / T'(u) of the moment (dpvim.txt eq. 17).
+    The factor is beta, or with ``by_slope`` 1 / T'(u) of the moment (DPVIm eq. 17).
     """
 
     name: str = "preconditioned"

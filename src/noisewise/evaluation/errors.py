@@ -10,7 +10,7 @@ __all__ = ["mpae"]
 
 
 def mpae(iterates: np.ndarray, initial: np.ndarray, optimum: np.ndarray) -> np.ndarray:
-    """Mean proportional absolute error (dpvim.txt eq. 23) over the last axis, the parameters'.
+    """Mean proportional absolute error (DPVIm eq. 23) over the last axis, the parameters'.
 
     0 is the optimum, 1 is no nearer to it than at the start. Leading axes of ``iterates`` (fits,
     steps) are kept; ``initial`` may have the same or none.

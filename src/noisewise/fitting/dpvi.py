@@ -17,7 +17,7 @@ from noisewise.mechanism import Mechanism
 from noisewise.mechanism.counting import count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, Plan, guess_settings
-from noisewise.posterior import Outcome, check_method, infer
+from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer
 from noisewise.trials import reference_rows
 
 __all__ = ["Dpvi"]
@@ -54,7 +54,7 @@ class Dpvi:
             settings.check_dimension(target.dim)
             _assemble_once(job, settings)
         if settings is not None or job.bound.capabilities.unique_optimum:
-            check_method(self.chosen_posterior, settings)
+            check_method(self.chosen_posterior, settings, target.dim)
 
     def _check_posterior(self, bound: BoundModel) -> None:
         """Whether the model can be read as asked."""
@@ -103,13 +103,14 @@ class Dpvi:
         (run,), settings = prepared.runs, prepared.settings
         assert isinstance(settings, Settings)
         trace = trace_of(finished[0], BLOCKS)
-        method = self._method(job.bound)
+        method = self._method(job.bound, settings)
         reference = reference_rows(job.bound, prepared.public_count)
-        outcome = infer(method, trace, run, settings, job.draws, rng, reference)
+        context = FitContext.of(run, settings, reference)
+        outcome = infer(method, trace, context, job.draws, rng)
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
         return Reading(
             draws=_latents(job.bound, outcome.draws),
-            noise_unaware=_latents(job.bound, outcome.plain),
+            noise_unaware=_latents(job.bound, outcome.noise_unaware),
             status=outcome.status,
             posterior=method,
             trace={
@@ -121,8 +122,8 @@ class Dpvi:
             burn_in=outcome.burn_in.blocks,
         )
 
-    def _method(self, bound: BoundModel) -> str:
-        default = "exact" if bound.capabilities.unique_optimum else "averaged"
+    def _method(self, bound: BoundModel, settings: Settings) -> str:
+        default = default_method(settings) if bound.capabilities.unique_optimum else "averaged"
         return self.chosen_posterior or default
 
 
@@ -157,5 +158,5 @@ def _tails(outcome: Outcome) -> dict[str, np.ndarray]:
         "tail_slope": found.slope,
         "tail_r_hat": found.r_hat,
         "tail_converged": found.converged,
-        **{f"pull_{name}": np.array(pull) for name, pull in (outcome.pulls or {}).items()},
+        **{f"stationarity_{k}": np.array(v) for k, v in (outcome.stationarity or {}).items()},
     }

@@ -19,7 +19,7 @@ class DiagonalGuide:
     """q(z) = N(mean, diag(scale^2)), parameters (mean, u) in one flat vector.
 
     ``scale_map`` turns u into the scale: ``softplus`` or ``exp``; with ``of="variance"`` the map
-    gives the variance instead (na-dpvi.txt sec. 4.1 prints that; the authors' code has "sd").
+    gives the variance instead (NA-DPVI sec. 4.1 prints that; the authors' code has "sd").
     """
 
     dim: int
@@ -58,12 +58,13 @@ class DiagonalGuide:
         return mean + self.scale(free) * noise
 
     def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
-        """Gradients by means and free scales (eq. A56), averaged over draws by ``moments``."""
+        """Gradients by means and free scales (NA-DPVI eq. A56), averaged over draws by
+        ``moments``."""
         means, scales = moments(self.points(parameters, noise), noise)
         return means, scales * self.slope(parameters)
 
     def chain_rule(self, parameters: Array, draw: Array, by_mean: Array) -> Array:
-        """eta T'(u) times the gradient by the mean (dpvim.txt eq. 11)."""
+        """eta T'(u) times the gradient by the mean (DPVIm eq. 11)."""
         return draw * self.slope(parameters) * by_mean
 
     def entropy_gradient(self, parameters: Array) -> Array:
@@ -74,7 +75,7 @@ class DiagonalGuide:
     def fisher_information(self, parameters: Array) -> Array:
         """Diagonal of the Fisher information in (mean, u): 1/scale^2 and 2 (scale'/scale)^2.
 
-        The rest of the matrix is zero (dpvim.txt eqs. 13 to 16, there with T for the scale).
+        The rest of the matrix is zero (DPVIm eqs. 13 to 16, there with T for the scale).
         """
         scale = self.scale(parameters[self.dim :])
         return jnp.concatenate([scale**-2.0, 2 * (self.slope(parameters) / scale) ** 2])

@@ -1,6 +1,6 @@
 """A Gaussian guide with correlated coordinates: the Cholesky factor of its covariance is free.
 
-dpvim.txt sec. 3.1.2. Parameters are (mean, u, lower): u gives the factor's diagonal through the
+DPVIm sec. 3.1.2. Parameters are (mean, u, lower): u gives the factor's diagonal through the
 scale map, ``lower`` its entries below the diagonal, row by row. Released as they are, these are
 d (d + 3) / 2 coordinates that share one clip norm; the aligned rule releases the d means alone.
 """
@@ -55,7 +55,7 @@ class FullRankGuide:
         return places
 
     def points(self, parameters: Array, noise: Array) -> Array:
-        """Reparametrised draws: mean + L noise (draws x dim), eq. (19)."""
+        """Reparametrised draws: mean + L noise (draws x dim), DPVIm eq. 19."""
         return parameters[: self.dim] + noise @ self.factor(parameters[self.dim :]).T
 
     def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
@@ -72,7 +72,7 @@ class FullRankGuide:
         return means.mean(0), frees.mean(0)
 
     def chain_rule(self, parameters: Array, draw: Array, by_mean: Array) -> Array:
-        """J' g of eq. (20): entry (i, j) of L moves coordinate i by eta_j, so it is g_i eta_j."""
+        """J' g of DPVIm eq. 20: entry (i, j) of L moves coordinate i by eta_j: it is g_i eta_j."""
         rows, columns = np.tril_indices(self.dim, -1)
         diagonal = by_mean * draw * self._diagonal_slope(parameters)
         return jnp.concatenate([diagonal, by_mean[..., rows] * draw[columns]], axis=-1)

@@ -1,7 +1,7 @@
 """What a Gaussian guide is: q(z) = N(mean, L L'), parameters (mean, u) in one flat vector.
 
 A draw is mean + L(u) eta with standard normal eta, so its gradient by u is a public function of
-its gradient by the mean: `Guide.chain_rule` (dpvim.txt eqs. 11 and 20).
+its gradient by the mean: `Guide.chain_rule` (DPVIm eqs. 11 and 20).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Guide(Protocol):
         """Free parameters of independent coordinates, each with this free ``scale``."""
 
     def points(self, parameters: Array, noise: Array) -> Array:
-        """Reparametrised draws (draws x dim): dpvim.txt eqs. (6) and (19)."""
+        """Reparametrised draws (draws x dim): DPVIm eqs. 6 and 19."""
 
     def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
         """Gradients by means and by free parameters, averaged over draws."""
@@ -45,7 +45,7 @@ class Guide(Protocol):
         """One draw's gradient by the free parameters from that by the mean; any leading axes."""
 
     def slope(self, parameters: Array) -> Array:
-        """How fast L moves with each free parameter: T' of dpvim.txt eq. (17)."""
+        """How fast L moves with each free parameter: T' of DPVIm eq. 17."""
 
     def entropy_gradient(self, parameters: Array) -> Array:
         """Gradient of minus the entropy by all parameters."""

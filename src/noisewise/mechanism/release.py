@@ -72,7 +72,7 @@ def noisy_sum(
     pass_size: int,
     passes: int,
 ) -> Array:
-    """Clipped, noised sum of the drawn records' gradients: na-dpvi Alg. 3, lines 2 to 4.
+    """Clipped, noised sum of the drawn records' gradients: NA-DPVI Alg. 3, lines 2 to 4.
 
     ``record_gradients`` maps a batch of rows to an array (batch x coordinates). The drawn batch is
     walked in ``passes`` passes of ``pass_size`` records; the caller sees to it that they suffice.

@@ -74,7 +74,7 @@ def release_sum(
 
 
 def sum_grid(sensitivity: float, dim: int) -> Grid:
-    """The integer grid of a sum of ``dim`` statistics: DESIGN section 3, rule 7."""
+    """The integer grid of a sum of ``dim`` statistics, as in `mechanism.clipping`."""
     slack = (dim / 2 + 8) * _FLOAT64_UNIT
     return Grid(sensitivity, _POINTS, _POINTS * (1 - slack) - math.sqrt(dim) / 2)
 

@@ -1,4 +1,4 @@
-"""The models of na-dpvi.txt, sections 4.2 and 4.3, with the priors of the authors' experiments.
+"""The models of NA-DPVI, sections 4.2 and 4.3, with the priors of the authors' experiments.
 
 Their posteriors are known in closed form, which makes them the yardstick for everything else.
 """
@@ -40,7 +40,7 @@ def dirichlet_categorical(x: Any = None, rows: int = 1) -> None:
 
 
 def normal_regression(X: Any, y: Any = None) -> None:
-    """Eq. (28): variance ~ InvGamma(20, 0.5), weights ~ N(0, 4 variance), y ~ N(Xw, variance).
+    """Eq. 28: variance ~ InvGamma(20, 0.5), weights ~ N(0, 4 variance), y ~ N(Xw, variance).
 
     ``X`` carries its own column of ones.
     """

@@ -1,9 +1,9 @@
 """Mixture of categorical products with a regression on top: a model of whole records.
 
-dpvim.txt eqs. (24) and (25), priors of App. G.1. A record belongs to one of K components; within
+DPVIm eqs. 24 and 25, priors of App. G.1. A record belongs to one of K components; within
 it the columns are independent. Which one is summed out column by column: given the columns before,
 a column is a mixture of the components' own distributions with the weights that those columns
-leave. That is the chain rule for eq. (24), so the model scores and generates whole records without
+leave. That is the chain rule for eq. 24, so the model scores and generates whole records without
 a discrete latent.
 """
 

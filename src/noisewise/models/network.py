@@ -23,7 +23,7 @@ _TEXT = re.compile(r"network(?:\((?:hidden=)?(\d+)\))?")
 class Network(ReadyMade):
     """Standardised inputs ``X`` (rows x inputs) and target ``y``; biases in both layers.
 
-    The network and the priors of PBP (Hernandez-Lobato and Adams 2015; dp-sep.txt eqs. 11 to 15):
+    The network and the priors of PBP (Hernandez-Lobato and Adams 2015; DP-SEP eqs. 11 to 15):
     ReLU units, every layer divided by the root of its fan-in, weights N(0, 1/lambda), Gamma priors
     on lambda and on the noise's precision. `noisewise.dpsep.NetworkSite` is the same model.
     """

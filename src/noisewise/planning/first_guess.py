@@ -1,6 +1,6 @@
 """The analytic first guess: every hyper-parameter from prior-predictive gradients.
 
-No row is read. The trade-off behind the step size is DESIGN's: with c = rho T time constants the
+No row is read. The trade-off behind the step size (mathematics.md section 11): with c = rho T time constants the
 iterates are dispersed sqrt(c/2) times as far as the error of one optimal release, and the curvature is
 known to a relative error of sqrt(2/c).
 """
@@ -30,6 +30,7 @@ from noisewise.planning.single_release import (
     sharpest,
     single_release,
 )
+from noisewise.posterior import LARGEST_MATRIX
 
 __all__ = [
     "STEPS",
@@ -43,7 +44,6 @@ __all__ = [
 
 STEPS = 4000
 _LARGEST_BATCH = 4000
-_FULL_CURVATURE_DIM = 200
 _BURN_INS = (0.1, 0.15, 0.2, 0.3)
 _EARLY_RATES = (0.1, 0.2)
 _SETTLING = 3.0
@@ -166,7 +166,7 @@ def design(
         burn_in=burn_in,
         contraction_rate=rate,
         initial_step_multiplier=max(early_rate / rate, _LEAST_MULTIPLIER),
-        full_curvature=target.dim <= _FULL_CURVATURE_DIM,
+        full_curvature=target.dim <= LARGEST_MATRIX,
         curvature_sd=summary.curvature_sd,
         location=summary.simulated.location,
         curvature=summary.curvature,

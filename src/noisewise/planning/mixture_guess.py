@@ -1,7 +1,7 @@
 """Settings for a mixture, by simulation: DPVIm's rule with a start that breaks the symmetry.
 
 A mixture has as many optima as its components can be relabelled, so there is no curvature around
-*the* optimum to whiten by, and no noise-aware regression on it. What suits it is DPVIm (dpvim.txt):
+*the* optimum to whiten by, and no noise-aware regression on it. What suits it is DPVIm:
 aligned gradients, Adam, and the average of what has converged.
 """
 

@@ -6,10 +6,10 @@ the whitened frame), the parameters that this release implies have covariance
 
     (P + M (B + (C / mu)^2 I)^-1 M^T)^-1,    M = N E[psi u^T],  B = N Cov(psi)
 
-over tables and noise: an M-estimator with noise added, joined with the prior's precision P. C is
-the one with the least trace. Without clipping and noise this is the posterior's own covariance. For
-Bernoulli records it is closed: psi = u = x - p, so with a flat prior the variance of the logit is
-1/(N p (1 - p)) plus (max(p, 1 - p) / mu)^2 / (N p (1 - p))^2.
+over tables and noise (mathematics.md eq. (30)): an M-estimator with noise added, joined with the
+prior's precision P. C is the one with the least trace. Without clipping and noise this is the
+posterior's own covariance. For Bernoulli records it is closed: psi = u = x - p, so with a flat
+prior the variance of the logit is 1/(N p (1 - p)) plus (max(p, 1 - p) / mu)^2 / (N p (1 - p))^2.
 """
 
 from __future__ import annotations

@@ -1,24 +1,32 @@
 """From a trace to a posterior that knows its noise."""
 
-from noisewise.posterior.averaging import Averaged, Pull, average, group_pulls
+from noisewise.posterior.averaging import Averaged, Stationarity, average, group_stationarity
 from noisewise.posterior.burn_in import BurnIn, find_burn_in
-from noisewise.posterior.methods import METHODS, check_method
-from noisewise.posterior.noise_aware import Outcome, Reference, infer, infer_many
-from noisewise.posterior.status import NoiseAwarePosterior, Status
+from noisewise.posterior.context import FitContext, Reference
+from noisewise.posterior.dpsep import SepTrace, read_sep, sep_status
+from noisewise.posterior.methods import LARGEST_MATRIX, METHODS, check_method, default_method
+from noisewise.posterior.noise_aware import infer, infer_many
+from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
 
 __all__ = [
+    "LARGEST_MATRIX",
     "METHODS",
     "Averaged",
     "BurnIn",
+    "FitContext",
     "NoiseAwarePosterior",
     "Outcome",
-    "Pull",
     "Reference",
+    "SepTrace",
+    "Stationarity",
     "Status",
     "average",
     "check_method",
+    "default_method",
     "find_burn_in",
-    "group_pulls",
+    "group_stationarity",
     "infer",
     "infer_many",
+    "read_sep",
+    "sep_status",
 ]

@@ -1,21 +1,25 @@
-"""DPVIm's own posterior: average what has converged, add how far it wandered (dpvim.txt sec. 3.2).
+"""DPVIm's own posterior: average what has converged, add its dispersion (DPVIm sec. 3.2).
 
 Around the optimum the iterates are an Ornstein-Uhlenbeck process: their mean estimates the optimum,
 their variance is what the noise did to the last of them. Each parameter is averaged over the
-longest tail along which it does not drift, and the tail's variance is added to the guide's.
+longest tail along which it does not drift, and the tail's variance is added to the guide's
+(mathematics.md eq. (37)).
 
 Everything comes from the trace's block sums, so tails begin where blocks begin.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from noisewise.dpvi import Trace
 
-__all__ = ["MOST_R_HAT", "Averaged", "Pull", "average", "group_pulls"]
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+__all__ = ["MOST_R_HAT", "Averaged", "Stationarity", "average", "group_stationarity"]
 
 MOST_R_HAT = 1.1
 """Gelman and Rubin's own limit. Stricter ones (1.01) ask for hundreds of independent iterates, and
@@ -29,33 +33,42 @@ _LEAST_BLOCKS = 4
 class Averaged(NamedTuple):
     """Every parameter over its own tail."""
 
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: Float[np.ndarray, " parameters"]
+    variance: Float[np.ndarray, " parameters"]
     """Of the iterates along the tail, within and between its blocks."""
-    blocks: np.ndarray
+    blocks: Int[np.ndarray, " parameters"]
     """Length of the tail."""
-    slope: np.ndarray
+    slope: Float[np.ndarray, " parameters"]
     """Drift from the tail's start to its end, by least squares."""
-    r_hat: np.ndarray
-    """Split R-hat of the tail: about one where its two halves agree."""
-    flat: np.ndarray
+    r_hat: Float[np.ndarray, " parameters"]
+    """Split R-hat of the tail, eq. (38): about one where its two halves agree."""
+    flat: Bool[np.ndarray, " parameters"]
     """Whether some tail drifted less than the threshold; if not, the shortest was taken."""
 
     @property
-    def converged(self) -> np.ndarray:
-        """Flat, and the halves agree: a parameter that passes both is believed."""
+    def converged(self) -> Bool[np.ndarray, " parameters"]:
+        """Flat, and the halves agree: a parameter that passes both counts as converged."""
         return self.flat & (self.r_hat < MOST_R_HAT)
 
 
-class Pull(NamedTuple):
-    """How strongly the released gradients of a group still pull, and the most that noise makes."""
+class Stationarity(NamedTuple):
+    """A test of whether a group's mean gradient is zero: the statistic, and the most that noise
+    makes of it."""
 
-    strength: float
+    statistic: float
     limit: float
 
+    @property
+    def passed(self) -> bool:
+        """Whether noise alone explains the mean gradient."""
+        return self.statistic < self.limit
 
-def group_pulls(trace: Trace, burn_in: float, groups: dict[str, np.ndarray]) -> dict[str, Pull]:
-    """For every group of parameters, the mean squared z-score of the mean gradient along the tail.
+
+def group_stationarity(
+    trace: Trace, burn_in: float, groups: dict[str, Int[np.ndarray, " members"]]
+) -> dict[str, Stationarity]:
+    """For every group of parameters, the mean squared z-score of the mean gradient along the tail:
+    eq. (39).
 
     A gradient's mean over n steps has the variance of one over n. Around an optimum it is below
     one such variance (mean reversion makes it smaller still), on the way there it is above: it is
@@ -71,7 +84,9 @@ def group_pulls(trace: Trace, burn_in: float, groups: dict[str, np.ndarray]) -> 
     square = np.asarray(trace.blocks.gradient_gradient, float)[first:].sum(0) / count
     z_squared = count * mean**2 / np.maximum(square - mean**2, 1e-30)
     return {
-        name: Pull(float(z_squared[group].mean()), float(chi2.isf(1e-3, len(group)) / len(group)))
+        name: Stationarity(
+            float(z_squared[group].mean()), float(chi2.isf(1e-3, len(group)) / len(group))
+        )
         for name, group in groups.items()
     }
 
@@ -79,9 +94,20 @@ def group_pulls(trace: Trace, burn_in: float, groups: dict[str, np.ndarray]) -> 
 class _Blocks(NamedTuple):
     """Steps, mean iterate and centred sum of squares of every block."""
 
-    steps: np.ndarray
-    mean: np.ndarray
-    scatter: np.ndarray
+    steps: Float[np.ndarray, "blocks 1"]
+    mean: Float[np.ndarray, "blocks parameters"]
+    squares: Float[np.ndarray, "blocks parameters"]
+
+    def part(self, start: int = 0, stop: int | None = None) -> _Blocks:
+        """Some of the blocks."""
+        return _Blocks(*(each[start:stop] for each in self))
+
+
+class _Moments(NamedTuple):
+    """Mean and variance of the iterates."""
+
+    mean: Float[np.ndarray, " parameters"]
+    variance: Float[np.ndarray, " parameters"]
 
 
 def average(trace: Trace, slope_threshold: float, burn_in: float = 0.0) -> Averaged:
@@ -92,20 +118,27 @@ def average(trace: Trace, slope_threshold: float, burn_in: float = 0.0) -> Avera
     Candidates are the last 10% to 100% of the run, less the share ``burn_in``.
     """
     blocks = _blocks(trace)
-    total = len(blocks.steps)
+    total = trace.block_count
     lengths = np.rint(np.minimum(_TAILS, 1 - burn_in) * total).astype(int)
     lengths = np.unique(np.clip(lengths, min(_LEAST_BLOCKS, total), total))
-    slopes = np.stack([_slope(_tail(blocks, length)) for length in lengths])
+    tails = [blocks.part(total - length) for length in lengths]
+    slopes = np.stack([_slope(tail) for tail in tails])
     passed = np.abs(slopes) < slope_threshold
     # The last that passes is the longest; argmax of a column without any is the shortest.
     chosen = np.where(passed.any(0), len(lengths) - 1 - passed[::-1].argmax(0), 0)
-    moments = [_moments(_tail(blocks, length)) for length in lengths]
-    mean, variance, r_hat = (
-        np.take_along_axis(np.stack(part), chosen[None], 0)[0]
-        for part in zip(*moments, strict=True)
+
+    def of_chosen(each: list[np.ndarray]) -> np.ndarray:
+        return np.take_along_axis(np.stack(each), chosen[None], 0)[0]
+
+    moments = [_moments(tail) for tail in tails]
+    return Averaged(
+        mean=of_chosen([found.mean for found in moments]),
+        variance=of_chosen([found.variance for found in moments]),
+        blocks=lengths[chosen],
+        slope=of_chosen(list(slopes)),
+        r_hat=of_chosen([_split_r_hat(tail) for tail in tails]),
+        flat=passed.any(0),
     )
-    slope = np.take_along_axis(slopes, chosen[None], 0)[0]
-    return Averaged(mean, variance, lengths[chosen], slope, r_hat, passed.any(0))
 
 
 def _blocks(trace: Trace) -> _Blocks:
@@ -115,11 +148,7 @@ def _blocks(trace: Trace) -> _Blocks:
     return _Blocks(count, trace.block_means(), np.maximum(squares - shift**2 / count, 0.0))
 
 
-def _tail(blocks: _Blocks, length: int) -> _Blocks:
-    return _Blocks(*(part[len(part) - length :] for part in blocks))
-
-
-def _slope(tail: _Blocks) -> np.ndarray:
+def _slope(tail: _Blocks) -> Float[np.ndarray, " parameters"]:
     """Least squares of block means on the blocks' middles, each weighted by its steps."""
     ends = np.cumsum(tail.steps)[:, None]
     time = (ends - tail.steps / 2) / ends[-1]
@@ -128,21 +157,18 @@ def _slope(tail: _Blocks) -> np.ndarray:
     return (tail.steps * off * tail.mean).sum(0) / spread
 
 
-def _moments(tail: _Blocks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and variance of a tail, and its split R-hat."""
-    mean, variance = _mean_and_variance(tail)
+def _moments(blocks: _Blocks) -> _Moments:
+    steps = blocks.steps.sum()
+    mean = (blocks.steps * blocks.mean).sum(0) / steps
+    squares = blocks.squares.sum(0) + (blocks.steps * (blocks.mean - mean) ** 2).sum(0)
+    return _Moments(mean, squares / steps)
+
+
+def _split_r_hat(tail: _Blocks) -> Float[np.ndarray, " parameters"]:
     half = len(tail.steps) // 2
-    first = _mean_and_variance(_Blocks(*(part[:half] for part in tail)))
-    second = _mean_and_variance(_Blocks(*(part[half:] for part in tail)))
-    within = (first[1] + second[1]) / 2
-    between = (first[0] - second[0]) ** 2 / 2
+    first, second = _moments(tail.part(stop=half)), _moments(tail.part(half))
+    within = (first.variance + second.variance) / 2
+    between = (first.mean - second.mean) ** 2 / 2
     # A parameter that never moved agrees with itself.
     ratio = np.divide(between, within, out=np.where(between > 0, np.inf, 0.0), where=within > 0)
-    return mean, variance, np.sqrt(1 + ratio)
-
-
-def _mean_and_variance(some: _Blocks) -> tuple[np.ndarray, np.ndarray]:
-    steps = some.steps.sum()
-    mean = (some.steps * some.mean).sum(0) / steps
-    scatter = some.scatter.sum(0) + (some.steps * (some.mean - mean) ** 2).sum(0)
-    return mean, scatter / steps
+    return np.sqrt(1 + ratio)

@@ -1,17 +1,20 @@
 """From where on the linear model of the gradients holds, judged from released sums alone.
 
-The trace model needs no stationarity: an approach to the optimum is as informative as wandering
-around it. What it needs is that gradients are linear in the iterates, which they are not while
-records are clipped or far from the optimum. So the question is fit, not drift.
+The trace model needs no stationarity: an approach to the optimum is as informative as moving about
+it. What it needs is that gradients are linear in the iterates, which they are not while records are
+clipped or far from the optimum. So the question is fit, not drift (mathematics.md eq. (27)).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from noisewise.dpvi import Trace, TraceStatistics
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 __all__ = ["MOST_BURN_IN", "BurnIn", "find_burn_in", "within_reach"]
 
@@ -62,7 +65,7 @@ def _fits(trace: Trace, burn_in: int) -> bool:
     return ratio < _EXCESS + _SIGMAS * np.sqrt(2 / (kept * dim))
 
 
-def _slopes(statistics: TraceStatistics) -> np.ndarray:
+def _slopes(statistics: TraceStatistics) -> Float[np.ndarray, "dim ..."]:
     """Least squares of gradients on iterates: kappa A."""
     if not statistics.full:
         return statistics.cross / statistics.spread
@@ -71,11 +74,11 @@ def _slopes(statistics: TraceStatistics) -> np.ndarray:
     return np.linalg.solve(statistics.spread + ridge, statistics.cross.T).T
 
 
-def within_reach(statistics: TraceStatistics, optimum: np.ndarray) -> bool:
+def within_reach(statistics: TraceStatistics, optimum: Float[np.ndarray, "draws dim"]) -> bool:
     """Whether the trace has been where it says the optimum is, give or take.
 
     An optimum more than a few of the iterates' own sds from their mean is an extrapolation.
     """
-    plain = statistics.diagonal()
-    wander = np.sqrt(plain.spread / plain.steps)
-    return bool((np.abs(np.median(optimum, axis=0) - plain.parameters) < _REACH * wander).all())
+    marginal = statistics.diagonal()
+    sd = np.sqrt(marginal.spread / marginal.steps)
+    return bool((np.abs(np.median(optimum, axis=0) - marginal.parameters) < _REACH * sd).all())

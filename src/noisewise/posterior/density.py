@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -9,15 +11,23 @@ from jax import Array
 from noisewise.dpvi import FullTrace
 from noisewise.posterior.trace_model import Priors, TraceModel
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 __all__ = ["curvature_of", "log_likelihood", "log_posterior", "trace_log_likelihood"]
 
 
-def curvature_of(priors: Priors, free: Array) -> Array:
+def curvature_of(priors: Priors, free: Float[Array, " dim"]) -> Float[Array, " dim"]:
     """The curvature a of the free parameter v."""
     return jnp.exp(free) if priors.curvature_map == "exp" else jax.nn.softplus(free)
 
 
-def log_likelihood(model: TraceModel, free: Array, extra: Array, optimum: Array) -> Array:
+def log_likelihood(
+    model: TraceModel,
+    free: Float[Array, " dim"],
+    extra: Float[Array, " dim"],
+    optimum: Float[Array, " dim"],
+) -> Float[Array, " dim"]:
     """log p(gradients | v, s, phi*), per coordinate, from the sufficient statistics."""
     stats = model.statistics
     slope = model.sampling_rate * curvature_of(model.priors, free)
@@ -28,16 +38,25 @@ def log_likelihood(model: TraceModel, free: Array, extra: Array, optimum: Array)
 
 
 def trace_log_likelihood(
-    model: TraceModel, steps: FullTrace, free: Array, extra: Array, optimum: Array
-) -> Array:
-    """The same summed over every step of the kept trace: eq. (20) taken literally."""
+    model: TraceModel,
+    steps: FullTrace,
+    free: Float[Array, " dim"],
+    extra: Float[Array, " dim"],
+    optimum: Float[Array, " dim"],
+) -> Float[Array, ""]:
+    """The same summed over every step of the kept trace: NA-DPVI eq. 20 taken literally."""
     slope = model.sampling_rate * curvature_of(model.priors, free)
     variance = model.noise_variance + extra**2
     off = steps.gradients - slope * (steps.parameters - optimum)
     return -0.5 * jnp.sum(jnp.log(variance) + off**2 / variance)
 
 
-def log_posterior(model: TraceModel, free: Array, extra: Array, optimum: Array) -> Array:
+def log_posterior(
+    model: TraceModel,
+    free: Float[Array, " dim"],
+    extra: Float[Array, " dim"],
+    optimum: Float[Array, " dim"],
+) -> Float[Array, " dim"]:
     """Log posterior density per coordinate, up to a constant."""
     prior = model.priors
     quadratic = ((free - prior.curvature_mean) / prior.curvature_sd) ** 2

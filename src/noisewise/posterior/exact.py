@@ -1,16 +1,21 @@
-"""The noise-aware posterior without a Markov chain: quadrature over (a, w), then a Gaussian.
+"""The noise-aware posterior without a Markov chain: quadrature over (v, s), then a Gaussian.
 
-Given curvature and noise variance a coordinate's optimum is Gaussian and its evidence known, so
-two dimensions per coordinate are all there is to integrate. The cost does not depend on the number
-of steps.
+Given curvature and noise variance a coordinate's optimum is Gaussian and its evidence known
+(mathematics.md eqs. (7) and (8)), so two dimensions per coordinate are all there is to integrate.
+The cost does not depend on the number of steps.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from noisewise.posterior.status import NoiseAwarePosterior
 from noisewise.posterior.trace_model import TraceModel, log_evidence, optimum_given_curvature
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 __all__ = ["infer"]
 
@@ -20,9 +25,28 @@ _REFINEMENTS = 4
 _REACH = 6.0
 
 
+class _Grid(NamedTuple):
+    """Points of v and s for every coordinate, and the weights of their pairs."""
+
+    free: Float[np.ndarray, "dim curvatures"]
+    extra: Float[np.ndarray, "dim subsamplings"]
+    weights: Float[np.ndarray, "dim curvatures subsamplings"]
+
+
+class _Range(NamedTuple):
+    """From where to where a grid goes, per coordinate."""
+
+    low: Float[np.ndarray, " dim"]
+    high: Float[np.ndarray, " dim"]
+
+    def points(self, count: int) -> Float[np.ndarray, "dim points"]:
+        """Evenly spaced points."""
+        return np.linspace(self.low, self.high, count, axis=-1)
+
+
 def infer(model: TraceModel, draws: int, rng: np.random.Generator) -> NoiseAwarePosterior:
     """Draws from p(phi*, a | trace), independent across coordinates."""
-    free, extra, weights = _grid(model)
+    free, extra, weights = _refined_grid(model)
     picked_free = np.empty((draws, free.shape[0]))
     picked_extra = np.empty_like(picked_free)
     for j in range(free.shape[0]):
@@ -40,25 +64,30 @@ def infer(model: TraceModel, draws: int, rng: np.random.Generator) -> NoiseAware
     return NoiseAwarePosterior(optimum, curvature, bool(np.all(narrowing < 0.9)))
 
 
-def _grid(model: TraceModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points (coordinates x points, twice) and weights, refined onto the posterior's bulk."""
+def _refined_grid(model: TraceModel) -> _Grid:
+    """The grid over the posterior's bulk, found by refining one over the prior's."""
     prior = model.priors
-    free_low = prior.curvature_mean - _REACH * prior.curvature_sd
-    free_high = prior.curvature_mean + _REACH * prior.curvature_sd
-    extra_low = np.zeros_like(prior.subsampling_sd)
-    extra_high = _REACH * prior.subsampling_sd
+    free_reach = _REACH * prior.curvature_sd
+    of_free = _Range(prior.curvature_mean - free_reach, prior.curvature_mean + free_reach)
+    of_extra = _Range(np.zeros_like(prior.subsampling_sd), _REACH * prior.subsampling_sd)
+    grid = _grid(model, of_free, of_extra)
     for _ in range(_REFINEMENTS):
-        free = np.linspace(free_low, free_high, _CURVATURE_POINTS, axis=-1)
-        extra = np.linspace(extra_low, extra_high, _SUBSAMPLING_POINTS, axis=-1)
-        weights = _weights(model, free, extra)
-        free_low, free_high = _bulk(free, weights.sum(-1), None)
-        extra_low, extra_high = _bulk(extra, weights.sum(-2), 0.0)
-    free = np.linspace(free_low, free_high, _CURVATURE_POINTS, axis=-1)
-    extra = np.linspace(extra_low, extra_high, _SUBSAMPLING_POINTS, axis=-1)
-    return free, extra, _weights(model, free, extra)
+        of_free = _bulk(grid.free, grid.weights.sum(-1), None)
+        of_extra = _bulk(grid.extra, grid.weights.sum(-2), 0.0)
+        grid = _grid(model, of_free, of_extra)
+    return grid
 
 
-def _weights(model: TraceModel, free: np.ndarray, extra: np.ndarray) -> np.ndarray:
+def _grid(model: TraceModel, of_free: _Range, of_extra: _Range) -> _Grid:
+    free, extra = of_free.points(_CURVATURE_POINTS), of_extra.points(_SUBSAMPLING_POINTS)
+    return _Grid(free, extra, _weights(model, free, extra))
+
+
+def _weights(
+    model: TraceModel,
+    free: Float[np.ndarray, "dim curvatures"],
+    extra: Float[np.ndarray, "dim subsamplings"],
+) -> Float[np.ndarray, "dim curvatures subsamplings"]:
     prior = model.priors
     curvature = prior.curvature(free)[..., :, None]
     variance = model.noise_variance[..., None, None] + extra[..., None, :] ** 2
@@ -70,12 +99,14 @@ def _weights(model: TraceModel, free: np.ndarray, extra: np.ndarray) -> np.ndarr
 
 
 def _bulk(
-    points: np.ndarray, weights: np.ndarray, floor: float | None
-) -> tuple[np.ndarray, np.ndarray]:
+    points: Float[np.ndarray, "dim points"],
+    weights: Float[np.ndarray, "dim points"],
+    floor: float | None,
+) -> _Range:
     """Where the mass is: its mean plus and minus several sds, never less than a grid cell."""
     weights = weights / weights.sum(-1, keepdims=True)
     mean = (weights * points).sum(-1)
     sd = np.sqrt((weights * (points - mean[..., None]) ** 2).sum(-1))
     reach = np.maximum(_REACH * sd, 1.5 * (points[..., 1] - points[..., 0]))
     low, high = mean - reach, mean + reach
-    return (low if floor is None else np.maximum(low, floor)), high
+    return _Range(low if floor is None else np.maximum(low, floor), high)

@@ -1,33 +1,38 @@
-"""What the model expects around fits, each optimum moved a few times by what is found.
+"""Expected moments around many fits, each optimum moved a few times by what is found.
 
 Where a released gradient is not the one expected of an optimum, the optimum was elsewhere: Newton's
-method with the simulated response as its slope. Records are made up around the optimum as far as
-the truth is not known, which moves what is found: squared residuals of a regression hold the doubt
-about all weights together.
+method with the simulated sensitivity as its slope (mathematics.md eq. (19)). Truths are perturbed
+as far as they are not known (eq. (18)), which moves what is found: squared residuals of a
+regression hold the uncertainty of all weights together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.dpvi import Assembly, TraceStatistics
-from noisewise.models import Frame, Rows, Target
-from noisewise.posterior.asymmetry import within_one_sd
+from noisewise.dpvi import TraceStatistics
+from noisewise.data import Rows
+from noisewise.models import Frame, Target
+from noisewise.posterior.context import FitContext
 from noisewise.posterior.expected import (
-    Expected,
-    Moments,
-    Surroundings,
-    balanced_moves,
-    expected,
+    ExpectedMoments,
+    RecordMoments,
+    SimulationPoint,
+    balanced_perturbations,
+    expected_moments,
     optimum_prior,
     simulate,
 )
+from noisewise.posterior.mean_shift import limited_to_one_sd
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 __all__ = ["expect_many"]
 
@@ -36,110 +41,132 @@ _REACH = 4.0
 """How far from the mean iterate the optimum is looked for, in sds of where gradients were taken."""
 
 
-class _Fits(NamedTuple):
+class _Released(NamedTuple):
     """What was released of several fits, behind their burn-in."""
 
-    steps: np.ndarray
-    mean: np.ndarray
-    gradient: np.ndarray
-    """Of all rows: mean released gradient over the sampling rate."""
-    spread: np.ndarray
+    steps: Float[np.ndarray, " fits"]
+    mean_iterate: Float[np.ndarray, "fits dim"]
+    mean_gradient: Float[np.ndarray, "fits dim"]
+    """Of all records: mean released gradient over the sampling rate."""
+    dispersion: Float[np.ndarray, "fits dim dim"]
     """Covariance of the points where gradients were taken: iterates, and the guide's draws."""
 
 
 def expect_many(
     statistics: Sequence[TraceStatistics | None],
-    assembly: Assembly,
-    prior: np.ndarray,
-    covariates: Rows,
+    context: FitContext,
     rngs: Sequence[np.random.Generator],
     width: int,
-) -> list[Expected | None]:
+) -> list[ExpectedMoments | None]:
     """What is expected around every fit that has statistics; ``width`` fills their number up, so
     that one compilation serves groups of any size."""
     alive = [(i, part) for i, part in enumerate(statistics) if part is not None]
-    results: list[Expected | None] = [None] * len(statistics)
+    results: list[ExpectedMoments | None] = [None] * len(statistics)
     if not alive:
         return results
     places = [i for i, _ in alive] + [alive[-1][0]] * (width - len(alive))
-    fits = _gathered([part for _, part in alive], width, assembly)
-    dim = fits.mean.shape[1]
-    turns = {i: balanced_moves(rngs[i], dim) for i, _ in alive}
-    directions = np.stack([turns[i] for i in places])
+    released = _gathered([part for _, part in alive], width, context)
+    dim = released.mean_iterate.shape[1]
+    perturbations = {i: balanced_perturbations(rngs[i], dim) for i, _ in alive}
     seeds = {i: int(rngs[i].integers(2**31)) for i, _ in alive}
-    keys = jax.vmap(jax.random.PRNGKey)(np.array([seeds[i] for i in places]))
-    reach = _REACH * np.sqrt(np.diagonal(fits.spread, axis1=1, axis2=2))
-    moves = directions @ _turned(np.linalg.cholesky(fits.spread))
-    optimum, doubts = fits.mean, np.zeros_like(moves)
-    inverses = (np.zeros_like(fits.spread),) * 3
-    for _ in range(_ROUNDS):
-        parts = (optimum, fits.mean, moves, doubts, *inverses)
-        around = Surroundings(*(jnp.asarray(part, jnp.float32) for part in parts))
-        found = _simulated(
-            assembly.program.rule.target,
-            assembly.frame,
-            assembly.setting.grid.clip_norm,
-            covariates,
-            around,
-            keys,
-        )
-        moments = Moments(*(np.asarray(part, float) for part in found))
-        many = expected(moments, float(assembly.setting.rows), prior, fits.mean, optimum)
-        inverse = np.linalg.inv(many.response)
-        # The optimum as far as the release says, and its prior, whose mean is the frame's zero.
-        told = fits.steps[:, None, None] * _information(many, assembly)
-        unknown = np.linalg.inv(told + optimum_prior(many.response, prior)[1])
-        heard = unknown @ told
-        excess = (many.gradient - fits.gradient)[..., None]
-        moved = (heard @ (optimum[..., None] + inverse @ excess))[..., 0]
-        optimum = np.clip(moved, fits.mean - reach, fits.mean + reach)
-        around_it = inverse @ many.scatter @ inverse
-        doubts = directions @ _turned(np.linalg.cholesky(unknown + around_it))
-        inverses = (inverse, heard @ inverse, np.linalg.inv(many.curvature))
-    many = many._replace(
-        lean=within_one_sd(many.lean, unknown), skew=within_one_sd(many.skew, inverse)
+    found = _newton(
+        released,
+        context,
+        np.stack([perturbations[i] for i in places]),
+        jax.vmap(jax.random.PRNGKey)(np.array([seeds[i] for i in places])),
     )
     for place, (i, _) in enumerate(alive):
-        results[i] = Expected(*(part[place] for part in many))
+        results[i] = ExpectedMoments(*(part[place] for part in found))
     return results
 
 
-def _turned(matrices: np.ndarray) -> np.ndarray:
-    return np.swapaxes(matrices, -1, -2)
+def _newton(
+    released: _Released,
+    context: FitContext,
+    normals: Float[np.ndarray, "fits perturbations dim"],
+    keys: Any,
+) -> ExpectedMoments:
+    """Moments around the optimum of every fit, which is moved between simulations."""
+    assert context.reference is not None  # `infer_many` asks for moments only where it is there
+    centre, prior = released.mean_iterate, context.prior_precision
+    reach = _REACH * np.sqrt(np.diagonal(released.dispersion, axis1=1, axis2=2))
+    none = np.zeros_like(released.dispersion)
+    point = SimulationPoint(
+        optimum=centre,
+        mean_iterate=centre,
+        iterate_perturbations=normals @ np.linalg.cholesky(released.dispersion).mT,
+        truth_perturbations=np.zeros_like(normals),
+        inverse_sensitivity=none,
+        shared_inverse_sensitivity=none,
+        inverse_curvature=none,
+    )
+    for _ in range(_ROUNDS):
+        simulated = _simulate_many(
+            context.rule.target,
+            context.frame,
+            context.clip_norm,
+            context.reference.rows,
+            SimulationPoint(*(jnp.asarray(part, jnp.float32) for part in point)),
+            keys,
+        )
+        moments = RecordMoments(*(np.asarray(part, float) for part in simulated))
+        found = expected_moments(moments, context.public_count, prior, centre, point.optimum)
+        inverse = np.linalg.inv(found.sensitivity)
+        information = released.steps[:, None, None] * _step_information(found, context)
+        covariance = np.linalg.inv(information + optimum_prior(found.sensitivity, prior).precision)
+        # The rest of the information is the prior's, whose mean is the frame's zero.
+        release_share = covariance @ information
+        excess = (found.mean_gradient - released.mean_gradient)[..., None]
+        moved = (release_share @ (point.optimum[..., None] + inverse @ excess))[..., 0]
+        sandwich = inverse @ found.variability @ inverse
+        point = point._replace(
+            optimum=np.clip(moved, centre - reach, centre + reach),
+            truth_perturbations=normals @ np.linalg.cholesky(covariance + sandwich).mT,
+            inverse_sensitivity=inverse,
+            shared_inverse_sensitivity=release_share @ inverse,
+            inverse_curvature=np.linalg.inv(found.curvature),
+        )
+    return found._replace(
+        log_determinant_gradient=limited_to_one_sd(found.log_determinant_gradient, covariance),
+        mean_shift=limited_to_one_sd(found.mean_shift, inverse),
+    )
 
 
-def _gathered(statistics: list[TraceStatistics], width: int, assembly: Assembly) -> _Fits:
+def _gathered(statistics: list[TraceStatistics], width: int, context: FitContext) -> _Released:
     filled = [*statistics, *statistics[-1:] * (width - len(statistics))]
     mean = np.stack([part.parameters for part in filled])
-    gradient = np.stack([part.gradient for part in filled]) / assembly.setting.sampling_rate
-    spread = np.stack([part.spread / part.steps for part in filled])
+    gradient = np.stack([part.gradient for part in filled]) / context.sampling_rate
+    dispersion = np.stack([part.spread / part.steps for part in filled])
     dim = mean.shape[1]
-    jitter = 1e-9 * np.trace(spread, axis1=1, axis2=2)[:, None, None] + 1e-12
-    drawn = np.asarray(assembly.setting.constants.fixed_scale, float)[:dim] ** 2
-    spread = spread + jitter * np.eye(dim) + np.diag(drawn)
-    return _Fits(np.array([float(part.steps) for part in filled]), mean, gradient, spread)
+    jitter = 1e-9 * np.trace(dispersion, axis1=1, axis2=2)[:, None, None] + 1e-12
+    dispersion = dispersion + jitter * np.eye(dim) + np.diag(context.guide_variance[:dim])
+    return _Released(np.array([float(part.steps) for part in filled]), mean, gradient, dispersion)
 
 
-def _information(expected: Expected, assembly: Assembly) -> np.ndarray:
-    """kappa^2 M W^-1 M: what one step's gradient says of the optimum, for every fit."""
-    kappa = float(assembly.setting.sampling_rate)
-    sampled = kappa * (1 - kappa) * np.diagonal(expected.scatter, axis1=1, axis2=2)
-    variance = assembly.noise_variance[: sampled.shape[1]] + sampled
-    told: np.ndarray = kappa**2 * (expected.response / variance[:, None, :]) @ expected.response
-    return told
+def _step_information(
+    found: ExpectedMoments, context: FitContext
+) -> Float[np.ndarray, "fits dim dim"]:
+    """kappa^2 M W^-1 M: the information of one step's gradient about the optimum, eq. (17)."""
+    kappa = float(context.sampling_rate)
+    sampled = kappa * (1 - kappa) * np.diagonal(found.variability, axis1=1, axis2=2)
+    variance = context.noise_variance[: sampled.shape[1]] + sampled
+    information: np.ndarray = (
+        kappa**2 * (found.sensitivity / variance[:, None, :]) @ found.sensitivity
+    )
+    return information
 
 
 @partial(jax.jit, static_argnums=0)
-def _simulated(
+def _simulate_many(
     target: Target,
     frame: Frame,
     clip_norm: Any,
     covariates: Rows,
-    around: Surroundings,
+    points: SimulationPoint,
     keys: Any,
-) -> Moments:
-    def one(around: Surroundings, key: Any) -> Moments:
-        return simulate(target, frame, clip_norm, covariates, around, key)
+) -> RecordMoments:
+    def one(point: SimulationPoint, key: Any) -> RecordMoments:
+        return simulate(target, frame, clip_norm, covariates, point, key)
 
     with jax.default_matmul_precision("highest"):  # as in the fit
-        return jax.vmap(one)(around, keys)
+        return jax.vmap(one)(points, keys)

@@ -1,8 +1,9 @@
-"""The noise-aware posterior by Laplace's approximation (na-dpvi.txt App. C, eqs. A4 and A5)."""
+"""The noise-aware posterior by Laplace's approximation (NA-DPVI App. C, eqs. A4 and A5)."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,9 @@ from jax import Array
 from noisewise.posterior.density import log_posterior
 from noisewise.posterior.status import NoiseAwarePosterior
 from noisewise.posterior.trace_model import TraceModel, joined, split
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 __all__ = ["infer"]
 
@@ -34,9 +38,12 @@ def infer(model: TraceModel, draws: int, rng: np.random.Generator) -> NoiseAware
 
 @partial(jax.jit, static_argnums=0)
 def _mode(
-    curvature_map: str, numbers: TraceModel, start: Array, scale: Array
-) -> tuple[Array, Array]:
-    """Mode (coordinates x 3) and covariance (coordinates x 3 x 3) by damped Newton steps.
+    curvature_map: str,
+    numbers: TraceModel,
+    start: Float[Array, "dim 3"],
+    scale: Float[Array, "dim 3"],
+) -> tuple[Float[Array, "dim 3"], Float[Array, "dim 3 3"]]:
+    """Mode and covariance by damped Newton steps.
 
     Coordinates are separate problems walked side by side: the gradient of the summed loss is each
     one's gradient, and three directional derivatives of it are each one's Hessian.
@@ -57,8 +64,8 @@ def _mode(
     def newton(_: int, units: Array) -> Array:
         values, vectors = jnp.linalg.eigh(hessians(units))
         # Saddle directions are walked downhill; long steps are cut; no step may climb.
-        turned = jnp.einsum("jba,jb->ja", vectors, slopes(units)) / jnp.maximum(abs(values), 1e-8)
-        step = jnp.einsum("jab,jb->ja", vectors, turned)
+        scaled = jnp.einsum("jba,jb->ja", vectors, slopes(units)) / jnp.maximum(abs(values), 1e-8)
+        step = jnp.einsum("jab,jb->ja", vectors, scaled)
         step = step * jnp.minimum(1.0, 1.0 / jnp.linalg.norm(step, axis=1, keepdims=True))
         sizes = jnp.append(0.5 ** jnp.arange(_HALVINGS), 0.0)
         trials = units - step * sizes[:, None, None]
@@ -71,7 +78,7 @@ def _mode(
     return start + scale * units, covariance * scale[:, :, None] * scale[:, None, :]
 
 
-def _start(model: TraceModel) -> tuple[Array, Array]:
+def _start(model: TraceModel) -> tuple[Float[Array, "dim 3"], Float[Array, "dim 3"]]:
     """A start near the mode, and units in which the problem is of order one."""
     prior, stats = model.priors, model.statistics
     free = prior.curvature_mean

@@ -5,32 +5,47 @@ from __future__ import annotations
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.dpvi import Settings
 
-__all__ = ["METHODS", "check_method"]
+__all__ = ["LARGEST_MATRIX", "METHODS", "check_method", "default_method"]
 
-METHODS = ("exact", "nuts", "laplace", "naive", "averaged")
+METHODS = ("analytic", "exact", "nuts", "laplace", "naive", "averaged")
+LARGEST_MATRIX = 200
+"""Up to so many coordinates a plan infers the curvature as a matrix."""
 
 
-def check_method(method: str, settings: Settings | None) -> None:
-    """Refuse a method that these settings' traces do not suit; None is a plan yet to be made."""
-    one_of("posterior", method, METHODS)
+def default_method(settings: Settings) -> str:
+    """The noise-aware posterior that suits these settings' traces."""
+    return "analytic" if settings.full_curvature else "exact"
+
+
+def check_method(method: str | None, settings: Settings | None, dim: int = 1) -> None:
+    """Refuse a method that these settings' traces do not suit; None is the default one.
+
+    Without settings, they are those that a plan will make for ``dim`` coordinates.
+    """
+    if method is not None:
+        one_of("posterior", method, METHODS)
     rule = "means_only" if settings is None else settings.rule
-    full = settings is None or settings.full_curvature
-    matrix = settings is None or settings.keeps_matrix
+    full = dim <= LARGEST_MATRIX if settings is None else settings.full_curvature
     if method == "averaged":
         if rule == "means_only":
             raise NoisewiseError(
                 "posterior='averaged' needs a rule that fits scales, and rule means_only fits "
-                "none: use posterior='exact', or settings with another rule"
+                "none: leave posterior out, or use settings with another rule"
             )
-    elif full and method in ("nuts", "laplace"):
-        raise NoisewiseError(
-            f"posterior='{method}' has a diagonal curvature only: use posterior='exact', or "
-            "settings with full_curvature=False"
-        )
-    elif full and not matrix:
+    elif full and settings is not None and not settings.keeps_matrix:
         raise NoisewiseError(
             f"rule {rule} has a diagonal curvature only: use posterior='averaged', or settings "
             "with full_curvature=False"
+        )
+    elif full and method in ("exact", "nuts", "laplace"):
+        raise NoisewiseError(
+            f"posterior='{method}' has a diagonal curvature only: use posterior='analytic', or "
+            "settings with full_curvature=False"
+        )
+    elif method == "analytic" and not full:
+        raise NoisewiseError(
+            "posterior='analytic' needs a curvature matrix: use posterior='exact', or settings "
+            "with full_curvature=True"
         )
     elif full and settings is not None and settings.curvature is None:
         raise NoisewiseError(

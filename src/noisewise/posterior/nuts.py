@@ -32,7 +32,7 @@ def infer(
     warmup: int = 1000,
     steps: FullTrace | None = None,
 ) -> NoiseAwarePosterior:
-    """Draws from p(phi*, a | trace) by NUTS: Alg. 4.
+    """Draws from p(phi*, a | trace) by NUTS: NA-DPVI Alg. 4.
 
     By default over the sufficient statistics; over every step of ``steps``, the kept part of a
     full trace, if given: the same posterior at many times the cost, which is how the paper did it.

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-__all__ = ["NoiseAwarePosterior", "Status"]
+from noisewise.posterior.averaging import Averaged, Stationarity
+from noisewise.posterior.burn_in import BurnIn
+from noisewise.posterior.expected import ExpectedMoments
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["NoiseAwarePosterior", "Outcome", "Status"]
 
 
 class Status(Enum):
@@ -29,7 +36,7 @@ class Status(Enum):
                 "steps, or plan again"
             ),
             Status.CURVATURE_UNIDENTIFIED: (
-                "the trace says little about the curvature, so the intervals lean on its prior; "
+                "the trace says little about the curvature, so the intervals rest on its prior; "
                 "allow more time constants (a larger rate), or a larger epsilon"
             ),
             Status.DIVERGED: (
@@ -41,11 +48,43 @@ class Status(Enum):
 class NoiseAwarePosterior(NamedTuple):
     """Draws of the trace model's unknowns."""
 
-    optimum: np.ndarray
-    """Draws x parameters: the variational optimum phi*."""
-    curvature: np.ndarray
-    """Draws x parameters, or draws x parameters x parameters: A."""
+    optimum: Float[np.ndarray, "draws dim"]
+    """The variational optimum phi*."""
+    curvature: Float[np.ndarray, "draws dim ..."]
+    """A, diagonal or a matrix; where moments were simulated, the sensitivity M beside it."""
     identified: bool
     """Whether the trace, not the prior, decides the curvature."""
-    believed: bool = False
-    """Whether what the model expects of clipping and bending was taken off."""
+    expected: ExpectedMoments | None = None
+    """What was simulated and trusted: its bias is taken off. None is nothing."""
+
+    def draw_theta(self, rng: np.random.Generator) -> Float[np.ndarray, "draws dim"]:
+        """theta given each optimum: N(optimum, A^-1), or the sandwich covariance and the mean shift
+        of mathematics.md eq. (21)."""
+        shock = rng.standard_normal(self.optimum.shape)
+        if self.curvature.ndim == 2:
+            return self.optimum + shock * self.curvature**-0.5
+        roots = np.linalg.cholesky(self.curvature)
+        if self.expected is not None:
+            inverse = np.linalg.inv(np.linalg.cholesky(self.expected.sensitivity))
+            shock = shock @ np.linalg.cholesky(inverse @ self.expected.variability @ inverse.T).T
+            shift = np.broadcast_to(self.expected.mean_shift, shock.shape)[..., None]
+            shock = shock + np.linalg.solve(roots, shift)[..., 0]
+        return self.optimum + np.linalg.solve(roots.mT, shock[..., None])[..., 0]
+
+
+class Outcome(NamedTuple):
+    """Draws of theta in the model's unconstrained space, and how it went."""
+
+    draws: Float[np.ndarray, "draws dim"]
+    noise_unaware: Float[np.ndarray, "draws dim"]
+    """Plain DPVI's draws: around the last iterate as if it were the optimum."""
+    status: Status
+    burn_in: BurnIn
+    curvature: Float[np.ndarray, "*dim"]
+    """Mean curvature over draws; not a number where none was inferred."""
+    tail_mean: Float[np.ndarray, " dim"] | None = None
+    """Mean iterate behind the burn-in, in the model's unconstrained space; None if it diverged."""
+    averaged: Averaged | None = None
+    """Every parameter's tail and its tests, where a posterior rests on them."""
+    stationarity: dict[str, Stationarity] | None = None
+    """Of a mixture, which is judged by it: one test for each group of parameters."""

@@ -150,9 +150,9 @@ def convergence_sentence(result: Result) -> str:
     """Convergence in words."""
     if expectation(result) and result.status is Status.OK:
         return "Over the part that was averaged, the means stay where they are, up to the noise."
-    pulls = {k.removeprefix("pull_"): v for k, v in result.trace.items() if k.startswith("pull_")}
-    if pulls and result.status is not Status.DIVERGED:
-        return _pulls_sentence(pulls, result.status is Status.OK)
+    tests = {k[13:]: v for k, v in result.trace.items() if k.startswith("stationarity_")}
+    if tests and result.status is not Status.DIVERGED:
+        return _stationarity_sentence(tests, result.status is Status.OK)
     if averaged(result) and result.status is Status.OK:
         return "Every parameter settled: it was averaged over the longest tail without drift."
     return {
@@ -166,11 +166,11 @@ def convergence_sentence(result: Result) -> str:
     }[result.status]
 
 
-def _pulls_sentence(pulls: dict[str, np.ndarray], settled: bool) -> str:
+def _stationarity_sentence(tests: dict[str, np.ndarray], settled: bool) -> str:
     """A mixture's verdict: components have no order, so their own parameters are not judged."""
     found = " and ".join(
-        f"{strength:.2f} for the {name} (at most {limit:.2f})"
-        for name, (strength, limit) in pulls.items()
+        f"{statistic:.2f} for the {name} (at most {limit:.2f})"
+        for name, (statistic, limit) in tests.items()
     )
     verdict = "It has settled." if settled else "It has not settled: allow more steps."
     return (
@@ -260,6 +260,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 POSTERIORS = {
+    "analytic": "noise-aware, computed without a Markov chain",
     "exact": "noise-aware, computed exactly (no Markov chain)",
     "nuts": "noise-aware, by Hamiltonian Monte Carlo (NUTS)",
     "averaged": "DPVIm's: converged iterates averaged, their variance added",

@@ -43,9 +43,9 @@ class Result:
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     """Block means of the iterates (``means``) and the blocks' end steps (``ends``); where a
     posterior averages tails, their ``tail_blocks``, ``tail_slope``, ``tail_r_hat`` and whether
-    they are ``tail_converged``, by variational parameter; of a mixture, how strongly
-    the gradients of the regression (``pull_regression``) and of the components
-    (``pull_components``) still pull, and the most that noise would."""
+    they are ``tail_converged``, by variational parameter; of a mixture, the
+    stationarity statistics of the regression (``stationarity_regression``) and of the components
+    (``stationarity_components``), and the most that noise makes of them."""
     burn_in: int = 0
     """Blocks dropped before the posterior was computed."""
     coordinates: dict[str, list[str]] = field(default_factory=dict)

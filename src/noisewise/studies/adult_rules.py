@@ -1,4 +1,4 @@
-"""DPVIm's Adult experiment (dpvim.txt sec. 4.3, Fig. 5): five gradient rules over epsilon."""
+"""DPVIm's Adult experiment (DPVIm sec. 4.3, Fig. 5): five gradient rules over epsilon."""
 
 from __future__ import annotations
 

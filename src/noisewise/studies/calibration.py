@@ -14,7 +14,7 @@ from noisewise.mechanism import Budget
 from noisewise.models import Rows, Target, bind, build_target
 from noisewise.models.glm import logistic
 from noisewise.planning import first_guess, reference_rows
-from noisewise.posterior import infer_many
+from noisewise.posterior import FitContext, default_method, infer_many
 from noisewise.studies.adult import (
     Adult,
     authors_design,
@@ -90,7 +90,7 @@ def calibration_cell(
         found["dpvim"] = _measure(*probabilities, happened)
     if "planned" in methods:
         fitted, design = _fit_planned(data, epsilon, fits, seed)
-        probabilities = _posterior_probabilities("exact", fitted, design, draws)
+        probabilities = _posterior_probabilities(None, fitted, design, draws)
         found["planned"] = _measure(*probabilities, happened)
     return {name: found[name] for name in methods}
 
@@ -113,7 +113,7 @@ def _authors_settings() -> Settings:
 
 
 def _dpvim_settings() -> Settings:
-    """DPVIm's own: clip norm 3, Adam at 1e-3, one draw (dpvim.txt sec. 4.2, App. F)."""
+    """DPVIm's own: clip norm 3, Adam at 1e-3, one draw (DPVIm sec. 4.2, App. F)."""
     return Settings(
         rule="aligned",
         clip_norm=3.0,
@@ -156,19 +156,17 @@ def _fit(
 
 
 def _posterior_probabilities(
-    posterior: str, fitted: _Fitted, design: np.ndarray, draws: int
+    posterior: str | None, fitted: _Fitted, design: np.ndarray, draws: int
 ) -> tuple[np.ndarray, int]:
-    """Predictive probabilities (fits x test rows), eq. (29), and how many fits had not settled."""
+    """Predictive probabilities (fits x test rows, NA-DPVI eq. 29) and how many fits are unsettled."""
     assembly, settings, traces = fitted.repeats
     rngs = [np.random.default_rng([7, k]) for k in range(len(traces))]
     outcomes = infer_many(
-        posterior,
+        posterior or default_method(settings),
         traces,
-        assembly,
-        settings,
+        FitContext.of(assembly, settings, fitted.reference),
         draws,
         rngs,
-        fitted.reference,
     )
     wide = np.asarray(design, np.float32)
     found = [_sigmoid(wide @ o.draws.T.astype(np.float32)).mean(1) for o in outcomes]

@@ -1,4 +1,4 @@
-"""Correlated data for a linear regression: dpvim.txt App. J."""
+"""Correlated data for a linear regression: DPVIm App. J."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an analyst finds in synthetic tables, against the original one (dpvim.txt App. I)."""
+"""What an analyst finds in synthetic tables, against the original one (DPVIm App. I)."""
 
 from __future__ import annotations
 

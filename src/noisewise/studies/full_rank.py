@@ -1,4 +1,4 @@
-"""DPVIm's full-rank experiment (dpvim.txt sec. 4.4, App. J, Fig. 6): vanilla against aligned."""
+"""DPVIm's full-rank experiment (DPVIm sec. 4.4, App. J, Fig. 6): vanilla against aligned."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 from noisewise.dpvi import assemble, run_secure
 from noisewise.mechanism import Budget, Mechanism
 from noisewise.models import build_target
-from noisewise.posterior import infer
+from noisewise.posterior import FitContext, infer
 from noisewise.studies.catalogue import Column, Study
 from noisewise.studies.experiments import AUTHORS_NOISE, DELTA, EXPERIMENTS, ROWS
 
@@ -100,7 +100,7 @@ def run_gradients(study: Study, column: Column, draws: int, seed: int) -> Gradie
         insecure_seed=seed,
         keep_steps=True,
     )
-    outcome = infer("exact", trace, ready, settings, draws, rng)
+    outcome = infer("exact", trace, FitContext.of(ready, settings), draws, rng)
     assert trace.full is not None  # it was asked for
     first = int(settings.burn_in * settings.steps)
     about = {"epsilon": column.epsilon, "draws": draws, "seed": seed, "true_rate": _RATE}

@@ -62,7 +62,7 @@ class CoverageMeasure(NamedTuple):
 
 
 def measure_coverage(found: Fits, seed: int = 0, levels: np.ndarray = LEVELS) -> CoverageMeasure:
-    """TARP as in App. H.4: Euclidean, unscaled, reference points within four posterior sds.
+    """TARP as in NA-DPVI App. H.4: Euclidean, unscaled, reference points within four posterior sds.
 
     The paper's code dropped failed fits; here they count as not covered.
     """

@@ -106,7 +106,7 @@ def _naive(fits: SimulatedFits, task: Task) -> Fits:
 
 
 def _dpvim(task: Task) -> Fits:
-    """Aligned gradients, the averaged tail and its variance (dpvim.txt sec. 3)."""
+    """Aligned gradients, the averaged tail and its variance (DPVIm sec. 3)."""
     noise = AUTHORS_NOISE.get(task.epsilon)
     ready = _simulator(task, task.experiment.model, task.experiment.dpvim_settings(), noise)
     (fits,) = ready.run_all(("averaged",), task.numbers, draws=task.draws, seed=task.seed)

@@ -1,4 +1,4 @@
-"""Tables, reference and measures of the DP-SEP paper's mixture of Gaussians (dp-sep.txt sec. 6.1).
+"""Tables, reference and measures of the DP-SEP paper's mixture of Gaussians (DP-SEP sec. 6.1).
 
 The reference is the posterior of the real mixture, assignments unknown: a long Gibbs run. A mixture
 does not know its components' order, so everything is compared in the best of all orders.

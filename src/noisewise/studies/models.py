@@ -112,7 +112,7 @@ def dirichlet_categorical_ratios(x: Any = None, rows: int = 1) -> None:
 
 @dataclass(frozen=True)
 class SoftplusRegression:
-    """Eq. (28) with variance = softplus(free_variance); ``X`` carries its own column of ones."""
+    """NA-DPVI eq. 28, variance = softplus(free_variance); ``X`` carries its own column of ones."""
 
     def __call__(self, X: Any, y: Any = None) -> None:
         free = numpyro.sample("free_variance", _free_positive(dist.InverseGamma(20.0, 0.5)))

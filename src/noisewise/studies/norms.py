@@ -1,4 +1,4 @@
-"""Distributions of per-record gradient norms, of means and of scales (dpvim.txt Fig. L.1).
+"""Distributions of per-record gradient norms, of means and of scales (DPVIm Fig. L.1).
 
 Of public and simulated tables only: these norms are not noised.
 """

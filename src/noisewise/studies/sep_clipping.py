@@ -1,4 +1,4 @@
-"""Clip norms of DP-SEP and of clipped SEP (dp-sep.txt App. E, Tables 8 and 9)."""
+"""Clip norms of DP-SEP and of clipped SEP (DP-SEP App. E, Tables 8 and 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DP-SEP paper's mixture of Gaussians (dp-sep.txt sec. 6.1, Table 1, Fig. 1)."""
+"""The DP-SEP paper's mixture of Gaussians (DP-SEP sec. 6.1, Table 1, Fig. 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DP-SEP paper's regressions with a Bayesian neural network (dp-sep.txt sec. 6.2, Tables 3 to
+"""The DP-SEP paper's regressions with a Bayesian neural network (DP-SEP sec. 6.2, Tables 3 to
 5): every method on every table of a folder, over given splits."""
 
 from __future__ import annotations

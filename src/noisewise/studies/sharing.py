@@ -1,4 +1,4 @@
-"""DPVIm's data-sharing experiment (dpvim.txt sec. 4.2, Figs. 1 to 3, App. H and L).
+"""DPVIm's data-sharing experiment (DPVIm sec. 4.2, Figs. 1 to 3, App. H and L).
 
 A mixture of 16 categorical products with a Poisson regression on top is fitted by every rule. The
 errors are those of the regression's part, as in the paper; the rest decides how much of the clip

@@ -21,7 +21,15 @@ from noisewise.engine import (
 )
 from noisewise.mechanism import Mechanism
 from noisewise.models import BoundModel, Target
-from noisewise.posterior import SepTrace, Status, infer_many, read_sep, sep_status
+from noisewise.posterior import (
+    FitContext,
+    SepTrace,
+    Status,
+    default_method,
+    infer_many,
+    read_sep,
+    sep_status,
+)
 from noisewise.trials.reference import reference_rows
 
 if TYPE_CHECKING:
@@ -119,21 +127,20 @@ class DpviTrial:
         posterior: str | None = None,
     ) -> list[SimulatedPosterior]:
         """See `Design.read`."""
+        reference = reference_rows(self.bound, self.public_count)
         outcomes = infer_many(
-            posterior or self.posterior or "exact",
+            posterior or self.posterior or default_method(self.settings),
             [Trace(BlockSums(*sums), last) for sums, last in released],
-            self.run,
-            self.settings,
+            FitContext.of(self.run, self.settings, reference),
             draws,
             rngs,
-            reference_rows(self.bound, self.public_count),
             side_by_side=width,
         )
         lost = np.full(self.bound.target.dim, np.nan)
         return [
             SimulatedPosterior(
                 draws=outcome.draws,
-                noise_unaware=outcome.plain,
+                noise_unaware=outcome.noise_unaware,
                 status=outcome.status,
                 tail_mean=lost if outcome.tail_mean is None else outcome.tail_mean,
             )
