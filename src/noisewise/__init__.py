@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Budget": "mechanism.budget",
-    "Certificate": "mechanism.ledger",
+    "Certificate": "mechanism.certificate",
     "Column": "data",
     "Combined": "synthetic.combining",
     "Coverage": "validation.result",

@@ -1,9 +1,10 @@
-"""The privacy wall: budget, accounting, sampling, clipping, noise, ledger."""
+"""The privacy wall: budget, accounting, sampling, clipping, noise, certificate."""
 
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
-from noisewise.mechanism.ledger import Certificate, Verification, issue
+from noisewise.mechanism.certificate import Certificate, Verification, issue
+from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.noise import (
     Chunk,
     DeviceSource,
@@ -30,6 +31,7 @@ __all__ = [
     "Verification",
     "calibrate",
     "clipped_sum",
+    "count_cost",
     "issue",
     "make_grid",
     "noisy_sum",

@@ -15,9 +15,7 @@ from noisewise._validate import NoisewiseError, integer_at_least, shown
 from noisewise.data import PublicSample, Schema
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores
-from noisewise.mechanism import Budget, Release
-from noisewise.mechanism.accounting import calibrate
-from noisewise.mechanism.counting import count_release
+from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import Mixture, Network, RowView, bind, build_target, model_name, named_model
 from noisewise.planning.first_guess import STEPS, design, sampling_rate, sketch
 from noisewise.planning.forecast import (
@@ -30,7 +28,7 @@ from noisewise.planning.forecast import (
 )
 from noisewise.planning.search import DESIGNS, Ground, learn_recalibration, search
 
-__all__ = ["SIMULATED", "Plan", "count_cost", "plan", "row_view"]
+__all__ = ["SIMULATED", "Plan", "plan", "row_view"]
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
 WITH_SAMPLE = (
@@ -147,7 +145,7 @@ def plan(
         raise NoisewiseError("a network has no plan: fit it with method='dp-sep', which needs none")
     view = row_view(resolved, like, target, features, public_sample)
     built = build_target(resolved, view.simulate(np.random.default_rng(0), 4))
-    others = count_cost(like, budget)
+    others = count_cost(like.rows, budget)
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
         if fits:
@@ -214,13 +212,6 @@ def row_view(
             "wrap rows that are public in one; a Table's are not"
         )
     return replace(view, sample=public_sample.columns)
-
-
-def count_cost(schema: Schema, budget: Budget) -> tuple[Release, ...]:
-    """What the fit will pay for a noisy row count."""
-    if schema.rows is not None or budget.adjacency == "replace-one":
-        return ()
-    return (count_release(budget),)
 
 
 def _scaled(

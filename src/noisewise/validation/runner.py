@@ -11,11 +11,10 @@ import numpy as np
 from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.data import PublicSample, Schema
 from noisewise.dpvi import Settings
-from noisewise.mechanism import Budget
+from noisewise.mechanism import Budget, count_cost
 from noisewise.models import Mixture, Network, build_target, model_name, named_model
 from noisewise.planning import Plan, row_view, sketch
 from noisewise.planning import plan as make_plan
-from noisewise.planning.plan import count_cost
 from noisewise.posterior import METHODS, check_method
 from noisewise.validation.groups import Groups, Spec, run_group, split
 from noisewise.validation.predictions import check_yes_or_no, predict_new_records
@@ -90,7 +89,7 @@ def coverage(
         )
     settings = _checked_settings(plan, resolved, built.dim, like, n, budget, public_sample)
     check_method(posterior, settings)
-    others = count_cost(like, budget)
+    others = count_cost(like.rows, budget)
     spec = Spec(resolved, view, settings, n, budget, others, posterior, draws, seed)
     groups = Groups(spec, None if folder is None else Path(folder))
     size = None if group is None else integer_at_least("group", group, 1)
