@@ -2,8 +2,8 @@
 
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
-from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
 from noisewise.mechanism.certificate import Certificate, Verification, issue
+from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
 from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.noise import (
     Chunk,
