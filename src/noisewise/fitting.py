@@ -12,7 +12,7 @@ from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
 from noisewise.account import certified, row_count
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
-from noisewise.mechanism import Budget, Certificate, Mechanism
+from noisewise.mechanism import Budget, Certificate, Mechanism, refuse_double_precision
 from noisewise.models import (
     Glm,
     Mixture,
@@ -79,6 +79,7 @@ def fit(
         raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
     if not isinstance(budget, Budget):
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
+    refuse_double_precision()
     integer_at_least("draws", draws, 100)
     if steps is not None:
         integer_at_least("steps", steps, 10)

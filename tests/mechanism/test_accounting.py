@@ -115,4 +115,4 @@ def test_large_delta_warns():
 def test_a_mechanism_without_noise_says_so():
     mechanism = Mechanism(clip_norm=1.0, sampling_rate=0.1, steps=10)
     with pytest.raises(ValueError, match=r"call calibrate\(budget\) first"):
-        _ = mechanism.noise
+        _ = mechanism.multiplier

@@ -66,7 +66,7 @@ def dp_em(
     mechanism = mechanism.calibrate(budget)
     grid = mechanism.grid(components * (1 + width), len(X))
     passes = usual_passes(len(X), 1.0, _PASS)
-    scale = np.full(components * (1 + width), mechanism.noise * float(grid.points))
+    scale = mechanism.noise_scale(grid, components * (1 + width))
     chunk = SecureSource(len(X), 1.0, scale, passes, insecure_seed).chunk(0, iterations)
     rows = {"X": jnp.asarray(X, jnp.float32)}
 

@@ -108,13 +108,16 @@ def make_setting(
     """
     natural = settings.natural_bounds or settings.bounds
     bounds = jnp.asarray([natural, settings.bounds], jnp.float32)
-    sigma = 0.0 if mechanism is None else mechanism.noise
+    sigma = 0.0 if mechanism is None else mechanism.multiplier
     norm = settings.clip_norm(program.site.extras)
     none = Grid(norm, 1.0, 1.0)
     grid = none if mechanism is None else mechanism.grid(program.released, rows)
+    noise_scale = np.zeros(program.released, np.float32)
+    if mechanism is not None:
+        noise_scale = mechanism.noise_scale(grid, program.released)
     return Setting(
         grid=grid,
-        noise_scale=jnp.full(program.released, sigma * float(grid.points), jnp.float32),
+        noise_scale=jnp.asarray(noise_scale),
         noise=sigma * norm,
         sampling_rate=settings.sampling_rate,
         rows=float(rows),

@@ -68,14 +68,14 @@ def assemble(
     row_count: int,
     initial: np.ndarray,
 ) -> Assembly:
-    """Put a run together. ``rows`` is the public number of records and may enter numbers;
-    ``row_count`` is the true one and only shapes arrays. No mechanism: no privacy."""
+    """Put a run together. ``rows`` is the public number of records; ``row_count`` is the true one,
+    which nothing here may follow, not even a shape. No mechanism: no privacy."""
     if mechanism is not None:
         _check(mechanism, settings, site)
     most = max(1, _PASS_FLOATS // (2 * (site.family.dim + site.family.packed)))
     program = Program(
         site=site,
-        passes=usual_passes(row_count, settings.sampling_rate, most),
+        passes=usual_passes(rows, settings.sampling_rate, most),
         clip=mechanism is not None or math.isfinite(max(settings.bounds)),
     )
     setting = make_setting(settings, program, mechanism, rows)

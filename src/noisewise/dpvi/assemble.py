@@ -85,8 +85,8 @@ def assemble(
 ) -> Assembly:
     """Put rule, frame, grid, step sizes and schedule together.
 
-    ``rows`` is the public number of rows and may enter numbers; ``row_count`` is the true one and
-    only shapes arrays.
+    ``rows`` is the public number of rows; ``row_count`` is the true one, which nothing here may
+    follow, not even the shape of an array.
     """
     rule = build_rule(settings, target)
     frame = _frame(settings, target)
@@ -97,7 +97,7 @@ def assemble(
     program = Program(
         rule=rule,
         draws=settings.guide_draws,
-        passes=usual_passes(row_count, mechanism.sampling_rate, most),
+        passes=usual_passes(rows, mechanism.sampling_rate, most),
         matrix=target.dim if settings.keeps_matrix else 0,
         clip_prior=settings.clip_prior,
         optimiser=_optimiser(settings),
@@ -106,7 +106,7 @@ def assemble(
     setting = Setting(
         constants=Constants(frame, jnp.asarray(precondition), jnp.ones(target.dim)),
         grid=grid,
-        noise_scale=jnp.full(rule.released, mechanism.noise * grid.points, jnp.float32),
+        noise_scale=jnp.asarray(mechanism.noise_scale(grid, rule.released)),
         sampling_rate=mechanism.sampling_rate,
         rows=float(rows),
         step_size=jnp.asarray(
@@ -145,7 +145,7 @@ def _step_size(
     if settings.learning_rate is not None:
         return share  # of the optimiser's own
     if settings.step_factor is not None:
-        step = heuristic_step(mechanism.noise, mechanism.clip_norm, settings.steps, parameters)
+        step = heuristic_step(mechanism.multiplier, mechanism.clip_norm, settings.steps, parameters)
         return share * step * settings.step_factor * precondition
     assert settings.rate is not None  # Settings checks that one of the three is there
     # In the whitened frame the simulated curvature is one.

@@ -3,7 +3,7 @@
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.certificate import Certificate, Verification, issue
-from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
+from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
 from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.noise import (
     Chunk,
@@ -35,6 +35,7 @@ __all__ = [
     "issue",
     "make_grid",
     "noisy_sum",
+    "refuse_double_precision",
     "release_sum",
     "usual_passes",
 ]
