@@ -12,7 +12,7 @@ from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
 from noisewise.account import certified, row_count
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
-from noisewise.mechanism import Budget, Certificate, Mechanism, refuse_double_precision
+from noisewise.mechanism import Budget, Certificate, Mechanism, in_blocks, refuse_double_precision
 from noisewise.models import (
     Glm,
     Mixture,
@@ -223,7 +223,8 @@ def _run(
     insecure_seed: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> Trace:
-    rows = assembly.program.rule.target.prepare(view.rows(table.arrays), assembly.frame)
+    target = assembly.program.rule.target
+    rows = in_blocks(lambda block: target.prepare(block, assembly.frame), view.rows(table.arrays))
     steps = len(assembly.schedule)
     return run_secure(
         assembly.program,

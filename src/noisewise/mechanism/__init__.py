@@ -1,6 +1,7 @@
 """The privacy wall: budget, accounting, sampling, clipping, noise, certificate."""
 
 from noisewise.mechanism.accounting import Release, calibrate
+from noisewise.mechanism.blocks import in_blocks
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.certificate import Certificate, Verification, issue
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
@@ -32,6 +33,7 @@ __all__ = [
     "calibrate",
     "clipped_sum",
     "count_cost",
+    "in_blocks",
     "issue",
     "make_grid",
     "noisy_sum",

@@ -18,7 +18,7 @@ from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
 from noisewise.mechanism.noise import LEAST_PASSES, Draws
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
 __all__ = ["Mechanism", "noisy_sum"]
 
@@ -110,18 +110,34 @@ def noisy_sum(
 ) -> Float[Array, " dim"]:
     """Clipped, noised sum of the drawn records' gradients: na-dpvi Alg. 3, lines 2 to 4.
 
-    An empty batch is pure noise. The accounting takes a record to move the sum by its own clipped
-    gradient and nothing else, so no other record's rounding may depend on who else was drawn, on
-    the table's size or on how many passes there are. XLA rounds by the shape of what it compiles
-    together: hence always the same loop body, of a public shape, fed through a barrier.
+    An empty batch is pure noise.
 
     Args:
         record_gradients: From a batch of rows to its gradients.
         rows: Arrays of the whole table, by name, records first.
         draws: Who is drawn, and the noise.
         grid: By `Mechanism.grid`.
-        pass_size: Records per pass: public, and from `usual_passes`.
+        pass_size: Records per pass: public, from `usual_passes`.
         passes: Enough for the drawn batch, which is the caller's to see to.
+    """
+    total = _batch_sum(record_gradients, rows, draws, grid, pass_size, passes)
+    return (total + draws.noise).astype(jnp.float32) * (grid.clip_norm / grid.points)
+
+
+def _batch_sum(
+    record_gradients: Callable[[Any], Float[Array, "batch dim"]],
+    rows: Any,
+    draws: Draws,
+    grid: Grid,
+    pass_size: int,
+    passes: int,
+) -> Int[Array, " dim"]:
+    """The sum before its noise, in grid steps: it goes nowhere else.
+
+    The accounting takes a record to move it by its own clipped gradient and nothing else, so no
+    other record's rounding may depend on who else was drawn, on the table's size or on how many
+    passes there are. XLA rounds by the shape of what it compiles together: hence always the same
+    loop body, of a public shape, and a barrier between it and the table.
     """
     dim = draws.noise.shape[-1]
 
@@ -135,5 +151,4 @@ def noisy_sum(
     # A fixed number of passes: on a GPU, asking how many are needed would stall every step. At
     # least two, as a loop of one would be dissolved into the program around it.
     number = max(LEAST_PASSES, passes)
-    total = jax.lax.fori_loop(0, number, one_pass, jnp.zeros(dim, jnp.int32))
-    return (total + draws.noise).astype(jnp.float32) * (grid.clip_norm / grid.points)
+    return jax.lax.fori_loop(0, number, one_pass, jnp.zeros(dim, jnp.int32))
