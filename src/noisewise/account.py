@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from noisewise._validate import NoisewiseError
 from noisewise.data import PublicSample, Table
 from noisewise.mechanism import Budget, Certificate, Release, issue
+from noisewise.mechanism.certificate import KNOWN_SEED, NOISED_COUNT
 from noisewise.mechanism.counting import count_release, noisy_count
 
 __all__ = ["RowCount", "certified", "row_count"]
@@ -30,12 +31,15 @@ def row_count(table: Table, budget: Budget, insecure_seed: int | None) -> RowCou
                 f"the schema declares rows = {declared} but the table has another number: correct "
                 "it, or leave rows out to have the number noised"
             )
-        return RowCount(declared, "declared public in the schema", ())
+        source = "declared public in the schema"
+        if budget.adjacency == "add-remove":
+            source += ", so that the guarantee is for tables of this size"
+        return RowCount(declared, source, ())
     if budget.adjacency == "replace-one":
         return RowCount(len(table), "public under replace-one adjacency", ())
     release = count_release(budget)
     public = noisy_count(len(table), release, insecure_seed)
-    return RowCount(public, "noised, paid from the budget", (release,))
+    return RowCount(public, NOISED_COUNT, (release,))
 
 
 def certified(
@@ -53,7 +57,7 @@ def certified(
         "bounds and categories": "declared in the schema",
         "clip norm and settings": source,
         "number of rows": count.source,
-        "randomness": "AES-128-CTR keyed by the operating system" if secure else "a known seed",
+        "randomness": "AES-128-CTR keyed by the operating system" if secure else KNOWN_SEED,
         "sampling": "Poisson, no batch truncated",
         "noise": "rounded Gaussian on an integer grid",
     }

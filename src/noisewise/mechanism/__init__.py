@@ -3,7 +3,7 @@
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.blocks import in_blocks
 from noisewise.mechanism.budget import Budget
-from noisewise.mechanism.certificate import Certificate, Verification, issue
+from noisewise.mechanism.certificate import Certificate, Verification, issue, verify_run
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
 from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.noise import (
@@ -40,4 +40,5 @@ __all__ = [
     "refuse_double_precision",
     "release_sum",
     "usual_passes",
+    "verify_run",
 ]
