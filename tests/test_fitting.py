@@ -1,5 +1,6 @@
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -46,7 +47,9 @@ def test_arviz_plots_takes_it_as_it_is(result):
 
 
 def test_the_certificate_holds_and_names_every_release(result):
-    assert result.privacy.verify().holds
+    # The seed is the only thing against it.
+    (reason,) = result.privacy.verify().reasons
+    assert "insecure_seed=1" in reason
     assert [release.what for release in result.privacy.releases] == ["gradients", "number of rows"]
     assert result.privacy.epsilon_spent <= 1.0
     assert not result.privacy.private
@@ -56,7 +59,7 @@ def test_the_certificate_holds_and_names_every_release(result):
 def test_without_a_seed_it_is_private_and_never_the_same_twice(table, budget):
     options = {"budget": budget, "target": "visited", "features": ["age"], "steps": STEPS}
     one, two = (nw.fit("logistic", table, **options) for _ in range(2))
-    assert one.privacy.private
+    assert one.privacy.private and one.privacy.verify().holds
     assert not np.array_equal(one.draws["coefficients"], two.draws["coefficients"])
 
 
@@ -72,6 +75,8 @@ def test_declared_rows_cost_nothing_and_wrong_ones_are_refused(frame, budget):
     result = nw.fit("logistic", declared, insecure_seed=0, **options)
     assert [release.what for release in result.privacy.releases] == ["gradients"]
     assert result.asked["rows"] == N
+    # Add-remove cannot be about a number that is public: the certificate says what it is about.
+    assert result.privacy.sources["number of rows"].endswith("for tables of this size")
     wrong = nw.Table(frame, make_schema(rows=N + 1))
     with pytest.raises(NoisewiseError, match="another number") as caught:
         nw.fit("logistic", wrong, **options)
@@ -295,6 +300,12 @@ def test_what_cannot_work_is_refused_before_the_first_noisy_number(
 
     with pytest.raises((NoisewiseError, TypeError), match=message):
         ask()
+
+
+def test_double_precision_is_refused_before_the_first_noisy_number(table, budget, monkeypatch):
+    monkeypatch.setattr("noisewise.account.noisy_count", lambda *_: pytest.fail("it was noised"))
+    with jax.enable_x64(True), pytest.raises(NoisewiseError, match="in double precision"):
+        nw.fit("logistic", table, budget=budget, target="visited", features=["age"], steps=STEPS)
 
 
 def test_released_scales_have_priors_of_their_own(table, budget):

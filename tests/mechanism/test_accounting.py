@@ -1,6 +1,7 @@
 import math
 import time
 
+import numpy as np
 import pytest
 
 from noisewise._validate import NoisewiseError
@@ -99,6 +100,7 @@ def test_an_overspent_budget_is_refused():
         ({"delta": 0.0}, "delta must be"),
         ({"delta": 1.0}, "delta must be"),
         ({"delta": math.nan}, "delta must be"),
+        ({"delta": 9.9e-12}, "delta must be at least 1e-11, .* got 9.9e-12"),
         ({"adjacency": "neighbours"}, "adjacency must be one of"),
     ],
 )
@@ -112,7 +114,21 @@ def test_large_delta_warns():
         Budget(epsilon=1.0, delta=1e-3).warn_if_delta_is_large(1000)
 
 
+@pytest.mark.parametrize("noise_multiplier", [0.7, 37.33, 112.4, 307.54, 1 + 2**-30, 1.5])
+def test_noise_scales_are_rounded_up_to_single_precision(noise_multiplier):
+    mechanism = Mechanism(
+        clip_norm=1.0, sampling_rate=0.1, steps=10, noise_multiplier=noise_multiplier
+    )
+    grid = mechanism.grid(3, 1000)
+    scale = mechanism.noise_scale(grid, 3)
+    assert scale.dtype == np.float32
+    assert scale.shape == (3,)
+    accounted = noise_multiplier * grid.points
+    assert (scale.astype(float) >= accounted).all()
+    assert (scale.astype(float) <= accounted * (1 + 2**-22)).all()
+
+
 def test_a_mechanism_without_noise_says_so():
     mechanism = Mechanism(clip_norm=1.0, sampling_rate=0.1, steps=10)
     with pytest.raises(ValueError, match=r"call calibrate\(budget\) first"):
-        _ = mechanism.noise
+        _ = mechanism.multiplier

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from compiling import AS_IN_USE
 from noisewise._validate import NoisewiseError
-from noisewise.mechanism import clipped_sum, make_grid
+from noisewise.mechanism import clipped_sum, make_grid, refuse_double_precision
 
 finite = st.floats(-(2.0**100), 2.0**100, width=32)
 compiled_sum = jax.jit(clipped_sum, compiler_options=AS_IN_USE)
@@ -36,6 +36,26 @@ def test_the_bound_holds_for_gradients_at_the_edge(dim):
     for length in (0.999, 1.0, 1.0001, 7.0):
         totals = np.asarray(each(jnp.asarray(directions * length, jnp.float32)), np.int64)
         assert (totals**2).sum(1).max() <= int(grid.points) ** 2
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_short_floats_are_bounded_as_well(dtype):
+    """Norms taken in the gradients' own eight or eleven bits would be off by up to a percent."""
+    rng = np.random.default_rng(0)
+    for dim in (2, 5, 57):
+        grid = make_grid(1.0, dim, 1000, 5.0)
+        each = jax.vmap(
+            lambda row, grid: clipped_sum(row[None], jnp.array([True]), grid), (0, None)
+        )
+        rows = jnp.asarray(rng.normal(size=(2000, dim)), dtype)
+        totals = np.asarray(jax.jit(each)(rows, grid), np.int64)
+        assert (totals**2).sum(1).max() <= int(grid.points) ** 2
+
+
+def test_double_precision_is_refused():
+    refuse_double_precision()
+    with jax.enable_x64(True), pytest.raises(NoisewiseError, match="JAX is in double precision"):
+        refuse_double_precision()
 
 
 def test_the_sum_of_small_gradients_is_exact_on_the_grid():

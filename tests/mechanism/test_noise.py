@@ -102,9 +102,12 @@ def test_a_vanishing_sampling_rate_is_refused():
 
 
 def test_usual_passes_hold_all_but_one_batch_in_a_billion():
-    assert usual_passes(5000, 0.1, 10**9) == (634, 1)  # 500 + 6 sqrt(450) + 6, rounded up
+    # 500 + 6 sqrt(450) + 6 is 634: two passes of 317 and more, a multiple of 32.
+    assert usual_passes(5000, 0.1, 10**9) == (320, 2)
     assert usual_passes(5000, 0.1, 64) == (64, 10)
-    assert usual_passes(10, 1.0, 10**9) == (10, 1)
+    assert usual_passes(5000, 0.1, 70) == (64, 10)
+    assert usual_passes(10, 1.0, 10**9) == (32, 2)
+    assert usual_passes(3000, 1.0, 10**9, count_noise=50.0).room >= 3300
     assert Passes(64, 10).enough_for(700) == (64, 11)
     assert Passes(64, 10).enough_for(5) == (64, 10)
 

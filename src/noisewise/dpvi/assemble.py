@@ -142,7 +142,7 @@ def _step_size(
     if settings.learning_rate is not None:
         return share  # of the optimiser's own
     if settings.step_factor is not None:
-        step = heuristic_step(mechanism.noise, mechanism.clip_norm, settings.steps, parameters)
+        step = heuristic_step(mechanism.multiplier, mechanism.clip_norm, settings.steps, parameters)
         return share * step * settings.step_factor * precondition
     assert settings.contraction_rate is not None  # Settings checks that one of the three is there
     # In the whitened frame the simulated curvature is one.

@@ -159,6 +159,5 @@ def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> 
     """
     most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
     grid = mechanism.grid(algorithm.released, public_count)
-    scale = np.full(algorithm.released, mechanism.noise * grid.points)
     passes = usual_passes(public_count, mechanism.sampling_rate, most)
-    return ReleaseNumbers(passes, grid, scale.astype(np.float32))
+    return ReleaseNumbers(passes, grid, mechanism.noise_scale(grid, algorithm.released))

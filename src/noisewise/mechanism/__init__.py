@@ -1,9 +1,11 @@
-"""The privacy wall: budget, accounting, sampling, clipping, noise, ledger."""
+"""The privacy wall: budget, accounting, sampling, clipping, noise, certificate."""
 
 from noisewise.mechanism.accounting import Release, calibrate
+from noisewise.mechanism.blocks import in_blocks
 from noisewise.mechanism.budget import Budget
-from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
-from noisewise.mechanism.ledger import Certificate, Verification, issue
+from noisewise.mechanism.certificate import Certificate, Verification, issue, verify_run
+from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
+from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.noise import (
     Chunk,
     DeviceSource,
@@ -30,9 +32,13 @@ __all__ = [
     "Verification",
     "calibrate",
     "clipped_sum",
+    "count_cost",
+    "in_blocks",
     "issue",
     "make_grid",
     "noisy_sum",
+    "refuse_double_precision",
     "release_sum",
     "usual_passes",
+    "verify_run",
 ]

@@ -8,14 +8,19 @@ noisy sum is post-processing of the Gaussian mechanism, whose accounting therefo
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["FINEST", "Grid", "clipped_sum", "make_grid"]
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+__all__ = ["FINEST", "Grid", "clipped_sum", "make_grid", "refuse_double_precision"]
 
 FINEST = 2**16
 _INT32_ROOM = 2.0**31
@@ -37,6 +42,12 @@ def make_grid(clip_norm: float, dim: int, largest_batch: float, noise_multiplier
 
     A sum beyond that would wrap around. Wrapping is a function of the noisy sum alone, so it could
     cost accuracy but never privacy.
+
+    Args:
+        clip_norm: The most that one record can contribute, in L2 norm.
+        dim: Number of released coordinates.
+        largest_batch: As large as batches are expected to get: a public number.
+        noise_multiplier: Standard deviation of the noise over the clip norm.
     """
     room = _INT32_ROOM / (largest_batch + 10 * noise_multiplier)
     points = 2 ** min(int(math.log2(FINEST)), math.floor(math.log2(room)))
@@ -51,14 +62,34 @@ def make_grid(clip_norm: float, dim: int, largest_batch: float, noise_multiplier
     return Grid(clip_norm, float(points), inner)
 
 
-def clipped_sum(gradients: Array, included: Array, grid: Grid) -> Array:
-    """Integer sum of clipped, rounded gradients (batch x coordinates) of the included records.
+def clipped_sum(
+    gradients: Float[Array, "batch dim"], included: Bool[Array, " batch"], grid: Grid
+) -> Int[Array, " dim"]:
+    """Integer sum of clipped, rounded gradients of the included records.
 
     A record whose gradient is not finite contributes nothing: that bounds it as well as any clip.
+
+    Args:
+        gradients: One row per record, in any float type: norms are taken in single precision.
+        included: Which of them count.
+        grid: By `make_grid`.
     """
-    scaled = gradients * (grid.points / grid.clip_norm)
+    scaled = gradients.astype(jnp.float32) * (grid.points / grid.clip_norm)
     norms = jnp.sqrt(jnp.sum(scaled * scaled, axis=1))
     counts = included & jnp.isfinite(norms)
     factors = jnp.minimum(1.0, grid.inner_norm / norms)
     rounded = jnp.rint(jnp.where(counts[:, None], scaled * factors[:, None], 0.0))
     return jnp.sum(rounded.astype(jnp.int32), axis=0)
+
+
+def refuse_double_precision() -> None:
+    """Refuse a JAX in double precision: to be called before anything is spent.
+
+    Sums, grid and noise are of 32 bits; a program that mixes widths would fail, or be another one
+    than was tested, after the row count was paid for.
+    """
+    if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
+        raise NoisewiseError(
+            "JAX is in double precision, and private fits are in single: call "
+            "numpyro.enable_x64(False) or jax.config.update('jax_enable_x64', False) first"
+        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,29 +20,45 @@ from jax import Array
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["Chunk", "DeviceSource", "Draws", "Passes", "SecureSource", "usual_passes"]
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
 
+__all__ = [
+    "LEAST_PASSES",
+    "Chunk",
+    "DeviceSource",
+    "Draws",
+    "Passes",
+    "SecureSource",
+    "usual_passes",
+]
+
+LEAST_PASSES = 2
+_LANES = 32
+"""Pass sizes are multiples of this, so that no record falls into the shorter loop that a compiler
+adds for what its vector instructions leave over, and that may round differently."""
 _WORD = 2**32
 _STEP = 2**8
 
 
 class Draws(NamedTuple):
-    """One step's randomness: which records are in the batch, and the noise on the grid."""
+    """One step's randomness: which records are in the batch, and the privacy noise."""
 
-    indices: Array
+    indices: Int[Array, " places"]
     """Record numbers; this step's are the ``size`` entries from ``offset`` on."""
-    offset: Array
-    size: Array
-    noise: Array
+    offset: Int[Array, ""]
+    size: Int[Array, ""]
+    noise: Int[Array, " dim"]
+    """In grid steps."""
 
 
 class Chunk(NamedTuple):
     """`Draws` for several steps: offsets, sizes and noise have a leading axis of steps."""
 
-    indices: Any
-    offset: Any
-    size: Any
-    noise: Any
+    indices: Int[Any, " places"]
+    offset: Int[Any, " steps"]
+    size: Int[Any, " steps"]
+    noise: Int[Any, "steps dim"]
 
 
 class Passes(NamedTuple):
@@ -51,18 +67,35 @@ class Passes(NamedTuple):
     size: int
     number: int
 
+    @property
+    def room(self) -> int:
+        """Records that all the passes take together."""
+        return self.size * self.number
+
     def enough_for(self, largest: int) -> Passes:
         """As many passes as the largest batch takes, at least the usual number."""
         return self._replace(number=max(self.number, math.ceil(largest / self.size)))
 
 
-def usual_passes(rows: int, sampling_rate: float, most: int) -> Passes:
-    """Passes for batches up to six standard deviations above the mean (one in a billion is
-    larger), of at most ``most`` records each, which is a matter of memory."""
-    mean = rows * sampling_rate
-    usual = min(rows, math.ceil(mean + 6 * math.sqrt(mean * (1 - sampling_rate)) + 6))
-    size = max(1, min(most, usual))
-    return Passes(size, math.ceil(usual / size))
+def usual_passes(
+    public_count: int, sampling_rate: float, most: int, count_noise: float = 0.0
+) -> Passes:
+    """Passes for batches up to six standard deviations above the mean (one in a billion is larger).
+
+    They follow public numbers only: see `noisy_sum`.
+
+    Args:
+        public_count: The number of rows, declared or noised; never the table's own.
+        sampling_rate: Of the Poisson batches.
+        most: Records per pass that memory allows.
+        count_noise: Standard deviation of the public count's own noise, if it has any.
+    """
+    count = public_count + math.ceil(6 * count_noise)
+    mean = count * sampling_rate
+    usual = min(count, math.ceil(mean + 6 * math.sqrt(mean * (1 - sampling_rate)) + 6))
+    lanes = math.ceil(usual / (LEAST_PASSES * _LANES))
+    size = _LANES * max(1, min(most // _LANES, lanes))
+    return Passes(size, max(LEAST_PASSES, math.ceil(usual / size)))
 
 
 class SecureSource:
@@ -71,17 +104,24 @@ class SecureSource:
     Every chunk has fresh keys of its own, so chunks may be drawn in any order and side by side.
     ``insecure_seed`` makes the draws repeatable, for tests and studies; whoever knows the seed can
     subtract the noise, so the certificate then says that the result is not private.
+
+    Args:
+        true_count: The table's own number of rows: who can be drawn. It leaves in no way.
+        sampling_rate: Every record's chance of being in a batch.
+        noise_scale: Standard deviations of the noise, in grid steps.
+        passes: How batches are walked.
+        insecure_seed: See above.
     """
 
     def __init__(
         self,
-        rows: int,
+        true_count: int,
         sampling_rate: float,
-        noise_scale: np.ndarray,
+        noise_scale: Float[np.ndarray, " dim"],
         passes: Passes,
         insecure_seed: int | None = None,
     ) -> None:
-        self._rows = rows
+        self._true_count = true_count
         self._noise_scale = noise_scale
         self._passes = passes
         self._seed = insecure_seed
@@ -89,8 +129,6 @@ class SecureSource:
         self._threshold = math.floor(sampling_rate * _STEP * _WORD)
         if self._threshold < 1:
             raise NoisewiseError(f"sampling_rate must be at least 2**-40, got {sampling_rate:g}")
-        mean = rows * sampling_rate
-        self._mean, self._variance = mean, mean * (1 - sampling_rate)
 
     def _generators(self, number: int) -> tuple[Any, np.random.Generator]:
         """Two generators with 128-bit keys of their own: who is in the batch, and the noise."""
@@ -103,12 +141,12 @@ class SecureSource:
             sampler, noise = (AESCounter(root) for root in roots)
         return sampler, np.random.Generator(noise)
 
-    def _included(self, sampler: Any, steps: int) -> np.ndarray:
+    def _included(self, sampler: Any, steps: int) -> Bool[np.ndarray, " coins"]:
         """Independent coins for steps x rows: their exact rate is threshold / 2^40.
 
         One byte decides all but one case in 256; those get 32 more bits.
         """
-        count = steps * self._rows
+        count = steps * self._true_count
         high, low = divmod(self._threshold, _WORD)
         if high == _STEP:
             return np.ones(count, bool)
@@ -120,25 +158,29 @@ class SecureSource:
         return included
 
     def chunk(self, number: int, steps: int) -> Chunk:
-        """Fresh draws for the ``steps`` steps of chunk ``number``; no batch is ever truncated."""
+        """Fresh draws for some steps; no batch is ever truncated.
+
+        Args:
+            number: Of the chunk; with a seed, the same number gives the same draws.
+            steps: How many steps it is for.
+        """
         sampler, noise_generator = self._generators(number)
         places = np.flatnonzero(self._included(sampler, steps))
-        ends = np.searchsorted(places, self._rows * np.arange(1, steps + 1))
+        ends = np.searchsorted(places, self._true_count * np.arange(1, steps + 1))
         offset = np.concatenate([[0], ends[:-1]])
         size = ends - offset
-        # A constant length keeps one compiled program; a rare longer chunk gets a longer array.
-        # Behind the last batch, room for its passes to read on.
+        # A constant and public length keeps one compiled program; a rare longer chunk gets a
+        # longer array. Behind the last batch, room for its passes to read on.
         needed = self._passes.enough_for(int(size.max()))
-        usual = math.ceil(steps * self._mean + 8 * math.sqrt(steps * self._variance) + 8)
-        length = max(usual, len(places)) + needed.size * needed.number
+        length = max(steps * self._passes.room, len(places)) + needed.room
         indices = np.zeros(length, dtype=np.int32)
-        indices[: len(places)] = places - np.repeat(self._rows * np.arange(steps), size)
+        indices[: len(places)] = places - np.repeat(self._true_count * np.arange(steps), size)
         normals = noise_generator.standard_normal((steps, len(self._noise_scale)))
         noise = _wrapped_integers(np.rint(normals * self._noise_scale))
         return Chunk(indices, offset.astype(np.int32), size.astype(np.int32), noise)
 
 
-def _wrapped_integers(values: np.ndarray) -> np.ndarray:
+def _wrapped_integers(values: Float[np.ndarray, "steps dim"]) -> Int[np.ndarray, "steps dim"]:
     """To 32-bit integers with wrap-around, the arithmetic that the sum uses too."""
     return values.astype(np.int64).astype(np.int32)
 
@@ -147,22 +189,26 @@ class DeviceSource(NamedTuple):
     """The same law from a JAX key, for simulations: not for data about people."""
 
     rows: int
+    """Simulated ones, so that their number is no secret."""
     sampling_rate: float
     passes: Passes
 
-    def draw(self, key: Array, noise_scale: Array) -> Draws:
-        """One step's draws. Batches come from geometric gaps between included records."""
+    def draw(self, key: Array, noise_scale: Float[Array, " dim"]) -> Draws:
+        """One step's draws. Batches come from geometric gaps between included records.
+
+        Args:
+            key: A fresh JAX key.
+            noise_scale: Standard deviations of the noise, in grid steps.
+        """
         key_batch, key_noise = jax.random.split(key)
         normals = jax.random.normal(key_noise, noise_scale.shape)
         noise = jnp.rint(normals * noise_scale).astype(jnp.int32)
         if self.sampling_rate == 1.0:
-            room = self.passes.size * self.passes.number
-            everyone = jnp.arange(self.rows + room, dtype=jnp.int32) % self.rows
+            everyone = jnp.arange(self.rows + self.passes.room, dtype=jnp.int32) % self.rows
             return Draws(everyone, jnp.int32(0), jnp.int32(self.rows), noise)
         # As many as the passes take: a batch beyond six sds would be cut, once in a billion steps
         # of a simulation.
-        most = self.passes.size * self.passes.number
-        uniforms = jax.random.uniform(key_batch, (most,), minval=1e-12)
+        uniforms = jax.random.uniform(key_batch, (self.passes.room,), minval=1e-12)
         gaps = jnp.floor(jnp.log(uniforms) / math.log1p(-self.sampling_rate))
         gaps = jnp.minimum(gaps, float(self.rows)).astype(jnp.int32) + 1
         places = jnp.cumsum(gaps) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,25 @@ from noisewise._validate import fraction, integer_at_least, positive
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
-from noisewise.mechanism.noise import Draws
+from noisewise.mechanism.noise import LEAST_PASSES, Draws
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 __all__ = ["Mechanism", "noisy_sum"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """A subsampled Gaussian mechanism, run ``steps`` times: everything that decides privacy."""
+    """A subsampled Gaussian mechanism, run ``steps`` times: everything that decides privacy.
+
+    Args:
+        clip_norm: The most, in L2 norm, that one record can contribute to a step's sum.
+        sampling_rate: Every record's chance of being in a step's batch.
+        steps: How often it is run.
+        noise_multiplier: Standard deviation of the noise over the clip norm; None until
+            `calibrate` has found it.
+    """
 
     clip_norm: float
     sampling_rate: float
@@ -38,45 +49,92 @@ class Mechanism:
             positive("noise_multiplier", self.noise_multiplier)
 
     def calibrate(self, budget: Budget, others: tuple[Release, ...] = ()) -> Mechanism:
-        """A copy with the least noise that keeps it, with ``others``, within the budget."""
-        noise = calibrate(budget, self.sampling_rate, self.steps, others)
-        return replace(self, noise_multiplier=noise)
+        """A copy with the least noise that keeps it, with ``others``, within the budget.
+
+        Args:
+            budget: For this mechanism and the others together.
+            others: What else the same data pay for.
+        """
+        found = calibrate(budget, self.sampling_rate, self.steps, others)
+        return replace(self, noise_multiplier=found)
 
     @property
-    def noise(self) -> float:
+    def multiplier(self) -> float:
         """The noise multiplier; an error before calibration."""
         if self.noise_multiplier is None:
             raise ValueError("the mechanism has no noise yet: call calibrate(budget) first")
         return self.noise_multiplier
 
     def release(self, what: str) -> Release:
-        """The line that this mechanism writes into the ledger."""
+        """What this mechanism costs, as a certificate lists it under the name ``what``."""
         return Release(
             what=what,
-            noise_multiplier=self.noise,
+            noise_multiplier=self.multiplier,
             sampling_rate=self.sampling_rate,
             times=self.steps,
         )
 
-    def grid(self, dim: int, rows: int) -> Grid:
-        """The integer grid for ``dim`` released coordinates of ``rows`` records."""
-        mean = rows * self.sampling_rate
-        return make_grid(self.clip_norm, dim, mean + 10 * np.sqrt(mean) + 10, self.noise)
+    def grid(self, dim: int, public_count: int) -> Grid:
+        """The integer grid that sums and noise live on.
+
+        Args:
+            dim: Number of released coordinates.
+            public_count: The number of rows, declared or noised; the table's own would show in
+                the grid's width.
+        """
+        mean = public_count * self.sampling_rate
+        return make_grid(self.clip_norm, dim, mean + 10 * np.sqrt(mean) + 10, self.multiplier)
+
+    def noise_scale(self, grid: Grid, dim: int) -> Float[np.ndarray, " dim"]:
+        """Standard deviation of the noise in grid steps, for each of ``dim`` coordinates.
+
+        In single precision, where it is rounded up: never less noise than is accounted for.
+        """
+        exact = self.multiplier * float(grid.points)
+        rounded = np.float32(exact)
+        if float(rounded) < exact:
+            rounded = np.nextafter(rounded, np.float32(np.inf))
+        return np.full(dim, rounded)
 
 
 def noisy_sum(
-    record_gradients: Callable[[Any], Array],
+    record_gradients: Callable[[Any], Float[Array, "batch dim"]],
     rows: Any,
     draws: Draws,
     grid: Grid,
     pass_size: int,
     passes: int,
-) -> Array:
+) -> Float[Array, " dim"]:
     """Clipped, noised sum of the drawn records' gradients: NA-DPVI Alg. 3, lines 2 to 4.
 
-    ``record_gradients`` maps a batch of rows to an array (batch x coordinates). The drawn batch is
-    walked in ``passes`` passes of ``pass_size`` records; the caller sees to it that they suffice.
     An empty batch is pure noise.
+
+    Args:
+        record_gradients: From a batch of rows to its gradients.
+        rows: Arrays of the whole table, by name, records first.
+        draws: Who is drawn, and the noise.
+        grid: By `Mechanism.grid`.
+        pass_size: Records per pass: public, from `usual_passes`.
+        passes: Enough for the drawn batch, which is the caller's to see to.
+    """
+    total = _batch_sum(record_gradients, rows, draws, grid, pass_size, passes)
+    return (total + draws.noise).astype(jnp.float32) * (grid.clip_norm / grid.points)
+
+
+def _batch_sum(
+    record_gradients: Callable[[Any], Float[Array, "batch dim"]],
+    rows: Any,
+    draws: Draws,
+    grid: Grid,
+    pass_size: int,
+    passes: int,
+) -> Int[Array, " dim"]:
+    """The sum before its noise, in grid steps: it goes nowhere else.
+
+    The accounting takes a record to move it by its own clipped gradient and nothing else, so no
+    other record's rounding may depend on who else was drawn, on the table's size or on how many
+    passes there are. XLA rounds by the shape of what it compiles together: hence always the same
+    loop body, of a public shape, and a barrier between it and the table.
     """
     dim = draws.noise.shape[-1]
 
@@ -84,13 +142,10 @@ def noisy_sum(
         start = number * pass_size
         here = jax.lax.dynamic_slice_in_dim(draws.indices, draws.offset + start, pass_size)
         included = start + jnp.arange(pass_size) < draws.size
-        batch = jax.tree.map(lambda column: column[here], rows)
+        batch = jax.lax.optimization_barrier(jax.tree.map(lambda column: column[here], rows))
         return total + clipped_sum(record_gradients(batch), included, grid)
 
-    # A fixed number of passes: on a GPU, asking how many are needed would stall every step.
-    total = jnp.zeros(dim, jnp.int32)
-    if passes == 1:
-        total = one_pass(jnp.int32(0), total)
-    else:
-        total = jax.lax.fori_loop(0, passes, one_pass, total)
-    return (total + draws.noise).astype(jnp.float32) * (grid.clip_norm / grid.points)
+    # A fixed number of passes: on a GPU, asking how many are needed would stall every step. At
+    # least two, as a loop of one would be dissolved into the program around it.
+    number = max(LEAST_PASSES, passes)
+    return jax.lax.fori_loop(0, number, one_pass, jnp.zeros(dim, jnp.int32))

@@ -50,7 +50,7 @@ def noise_for(
         joblib.delayed(calibrated)(replace(settings, steps=steps), epsilon, delta)
         for epsilon, steps in pairs
     )
-    return {pair: mechanism.noise for pair, mechanism in zip(pairs, found, strict=True)}
+    return {pair: mechanism.multiplier for pair, mechanism in zip(pairs, found, strict=True)}
 
 
 def fit_lanes(target: Target, rows: Rows, lanes: Sequence[Lane], block_steps: int) -> list[Trace]:

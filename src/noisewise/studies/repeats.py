@@ -61,7 +61,7 @@ def noise_multipliers(
     found = joblib.Parallel(n_jobs=jobs)(
         joblib.delayed(calibrated)(settings, epsilon, delta) for epsilon in epsilons
     )
-    return tuple(mechanism.noise for mechanism in found)
+    return tuple(mechanism.multiplier for mechanism in found)
 
 
 def fit_repeats(

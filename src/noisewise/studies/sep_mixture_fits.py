@@ -142,7 +142,7 @@ def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
     phases = mixture_phases(COMPONENTS, WIDTH, SD, epochs=options.epochs)
     budgets = [Budget(epsilon=epsilon, delta=DELTA) for epsilon in options.epsilons]
     levels = [phase_mechanisms(phases, budget) for budget in budgets]
-    loudest = max(levels, key=lambda mechanisms: mechanisms[0].noise)
+    loudest = max(levels, key=lambda mechanisms: mechanisms[0].multiplier)
 
     def one(X: Array, start: Array, key: Array, factor: Array) -> Any:
         return fit_phases_simulated(phases, loudest, {"X": X}, start, key, factor)
@@ -152,7 +152,7 @@ def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
     first = jax.random.PRNGKey(options.seed)
     for number, (budget, mechanisms) in enumerate(zip(budgets, levels, strict=True)):
         keys = jax.random.split(jax.random.fold_in(first, number), len(prepared.starts))
-        fit = every(*data, keys, jnp.float32(mechanisms[0].noise / loudest[0].noise))
+        fit = every(*data, keys, jnp.float32(mechanisms[0].multiplier / loudest[0].multiplier))
         spent = certificate(budget, mechanisms, insecure_seed=options.seed).epsilon_spent
         yield Fitted("dp-sep", budget.epsilon, _unpacked(plain(fit)), spent)
         aware = _unpacked(noise_aware(_SITE, fit))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,26 +16,34 @@ from noisewise.mechanism.accounting import (
     epsilon_spent,
 )
 from noisewise.mechanism.budget import Budget
+from noisewise.mechanism.counting import NUMBER_OF_ROWS, count_cost
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["Certificate", "Verification", "issue"]
+__all__ = ["KNOWN_SEED", "NOISED_COUNT", "Certificate", "Verification", "issue", "verify_run"]
+
+NOISED_COUNT = "noised, paid from the budget"
+"""Source of a number of rows that was bought."""
+KNOWN_SEED = "a known seed"
+"""Source of randomness that protects nobody."""
 
 # A certificate is re-computed on other machines; their floating point may differ in the last bits.
 _ROUNDING = 1e-6
 
 
 class Verification(NamedTuple):
-    """The outcome of recomputing a certificate's epsilon from its releases."""
+    """The outcome of checking a certificate: it holds, or there are reasons why not."""
 
     holds: bool
     epsilon_claimed: float
     epsilon_recomputed: float
     epsilon_by_renyi: float | None
+    reasons: tuple[str, ...] = ()
+    """Why it does not hold, in words."""
 
     def __str__(self) -> str:
-        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        verdict = "holds" if self.holds else f"DOES NOT HOLD ({'; '.join(self.reasons)})"
         check = "" if self.epsilon_by_renyi is None else f", Renyi {self.epsilon_by_renyi:.4f}"
         return (
             f"certificate {verdict}: epsilon {self.epsilon_recomputed:.4f} recomputed"
@@ -68,12 +77,42 @@ class Certificate:
         return compose(self.releases)
 
     def verify(self) -> Verification:
-        """Recompute epsilon from the releases alone and compare it with claim and budget."""
-        width = discretisation(self.budget.epsilon)
-        found = epsilon_spent(self.releases, self.budget.delta, self.budget.adjacency, width)
-        allowed = min(self.epsilon_spent, self.budget.epsilon) * (1 + _ROUNDING)
-        renyi = epsilon_by_renyi(self.releases, self.budget.delta, self.budget.adjacency)
-        return Verification(found <= allowed, self.epsilon_spent, found, renyi)
+        """Recompute epsilon from the releases, and see whether the certificate is one of privacy.
+
+        It holds if epsilon is neither above the claim nor above the budget, nothing voids the
+        guarantee, and the releases cover what the sources name. That is what a certificate says of
+        itself; `verify_run` also asks whether it belongs to a run.
+        """
+        if not self.releases:
+            return Verification(False, self.epsilon_spent, 0.0, None, ("it lists no release",))
+        delta, adjacency = self.budget.delta, self.budget.adjacency
+        found = epsilon_spent(self.releases, delta, adjacency, discretisation(self.budget.epsilon))
+        renyi = epsilon_by_renyi(self.releases, delta, adjacency)
+        reasons = (*self._excesses(found), *self._contradictions())
+        return Verification(not reasons, self.epsilon_spent, found, renyi, reasons)
+
+    def _excesses(self, found: float) -> list[str]:
+        """Reasons by numbers; comparisons that NaN does not pass."""
+        reasons = []
+        if not found <= self.epsilon_spent * (1 + _ROUNDING):
+            reasons.append(f"epsilon is {found:.4g}, above the claimed {self.epsilon_spent:.4g}")
+        if not max(found, self.epsilon_spent) <= self.budget.epsilon * (1 + _ROUNDING):
+            reasons.append(f"epsilon is above the budget's {self.budget.epsilon:.4g}")
+        return reasons
+
+    def _contradictions(self) -> list[str]:
+        """Reasons by words."""
+        reasons = [f"not private: {reason}" for reason in self.not_private_because]
+        if self.private and self.sources.get("randomness") == KNOWN_SEED:
+            reasons.append("the randomness came from a known seed")
+        if self.sources.get(NUMBER_OF_ROWS) == NOISED_COUNT and not self.counts_rows:
+            reasons.append("the number of rows was noised, and no release pays for it")
+        return reasons
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether one of the releases is a noisy number of rows."""
+        return any(release.what == NUMBER_OF_ROWS for release in self.releases)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -118,7 +157,14 @@ def issue(
     sources: dict[str, str],
     not_private_because: tuple[str, ...] = (),
 ) -> Certificate:
-    """The certificate of what was just released."""
+    """The certificate of what was just released.
+
+    Args:
+        budget: What the releases were meant to stay within.
+        releases: All that the data paid for.
+        sources: Where every number came from that the guarantee rests on, by name.
+        not_private_because: Whatever voids the guarantee.
+    """
     width = discretisation(budget.epsilon)
     spent = epsilon_spent(releases, budget.delta, budget.adjacency, width)
     names = ("noisewise", "dp-accounting", "jax", "numpyro", "randomgen")
@@ -130,6 +176,32 @@ def issue(
         not_private_because=not_private_because,
         software={name: _version(name) for name in names},
     )
+
+
+def verify_run(
+    certificate: Certificate, *, steps: int, sampling_rate: float, declared_rows: int | None
+) -> Verification:
+    """`Certificate.verify`, and whether the certificate accounts for the run that it came with.
+
+    Args:
+        certificate: As it lies with the result.
+        steps: Of the run's settings (of its last phase).
+        sampling_rate: Likewise.
+        declared_rows: The number of rows that the schema declares public, or None.
+    """
+    found = certificate.verify()
+    reasons = list(found.reasons)
+    if not any(
+        release.times == steps and math.isclose(release.sampling_rate, sampling_rate)
+        for release in certificate.releases
+    ):
+        reasons.append(f"no release accounts for {steps} steps at sampling rate {sampling_rate:g}")
+    bought = bool(count_cost(declared_rows, certificate.budget))
+    if bought and not certificate.counts_rows:
+        reasons.append("the number of rows was neither declared nor paid for")
+    if not bought and certificate.counts_rows:
+        reasons.append("the number of rows is public, and a release pays for it all the same")
+    return found._replace(holds=not reasons, reasons=tuple(dict.fromkeys(reasons)))
 
 
 def _version(package: str) -> str:
