@@ -126,7 +126,12 @@ class DpEm:
 
 
 def assemble_em(
-    mechanism: Mechanism, public_count: int, start: np.ndarray, *, sd: float, radius: float,
+    mechanism: Mechanism,
+    public_count: int,
+    start: np.ndarray,
+    *,
+    sd: float,
+    radius: float,
     prior_sd: float,
 ) -> Run:
     """DP-EM ready to run; ``start`` (components x width) must not come from the data."""

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise.data import Rows
 from noisewise.dpvi import Settings
 from noisewise.guides import DiagonalGuide
-from noisewise.data import Rows
 from noisewise.models import Network, Target, build_target
 
 __all__ = [

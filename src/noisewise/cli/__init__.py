@@ -3,12 +3,12 @@
 import typer
 
 from noisewise.cli.common import speaking_flags
+from noisewise.cli.coverage import coverage
 from noisewise.cli.demonstration import demo
 from noisewise.cli.fitting import fit, report, verify
 from noisewise.cli.planning import plan
 from noisewise.cli.studies import study
 from noisewise.cli.synthesis import synthesize
-from noisewise.cli.validation import coverage
 
 __all__ = ["app", "main"]
 

@@ -42,7 +42,10 @@ def plan(
     recalibrate: Annotated[
         int, typer.Option(help="Fresh simulated fits of the best design, to recalibrate by.")
     ] = 128,
-    steps: Annotated[int, typer.Option(help="Number of steps of the fit.")] = 4000,
+    method: Annotated[str, typer.Option(help="dpvi, or dp-sep.")] = "dpvi",
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of the fit; 4000, of dp-sep 400.")
+    ] = None,
     public_sample: PublicRows = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = Path(
         "plan.toml"
@@ -59,12 +62,13 @@ def plan(
         with progress_bar("Simulated fits") as progress:
             made = make_plan(
                 model,
-                like=declared,
-                n=rows,
+                schema=declared,
+                rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
                 target=target,
                 features=listed(features),
                 public_sample=read_public_sample(public_sample, declared),
+                method=method,
                 steps=steps,
                 fits=fits,
                 recalibrate=recalibrate,

@@ -37,7 +37,7 @@ def synthesize(
     """Synthetic tables that carry the posterior's uncertainty, at no further privacy cost."""
     with one_line_errors():
         from noisewise._validate import NoisewiseError, one_of
-        from noisewise.data import PublicSample, Schema
+        from noisewise.data import PublicSample
         from noisewise.result import Result
         from noisewise.synthetic import synthesize as make_tables
         from noisewise.synthetic.tables import FORMATS
@@ -47,7 +47,7 @@ def synthesize(
             raise NoisewiseError(f"{goal} exists already: choose another folder with -o")
         one_of("format", format, FORMATS)
         result = Result.load(folder)
-        schema = Schema.from_dict(result.asked["schema"])
+        schema = result.request.schema
         tables = make_tables(
             result,
             copies=copies,

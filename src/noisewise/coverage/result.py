@@ -54,7 +54,7 @@ class Coverage:
 
     @cached_property
     def noise_unaware_z_sd(self) -> np.ndarray:
-        """Sd of the z-scores of posteriors that ignore the noise: how many times too narrow they are."""
+        """Sd of z-scores where the noise is ignored: how many times too narrow intervals are."""
         with np.errstate(all="ignore"):
             return np.nanstd((self.noise_unaware_mean - self.truth) / self.noise_unaware_sd, axis=0)
 

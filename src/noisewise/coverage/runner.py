@@ -13,8 +13,7 @@ from noisewise.coverage.result import Coverage
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
-from noisewise.mechanism import Budget
-from noisewise.mechanism.counting import count_cost
+from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan

@@ -45,7 +45,15 @@ from noisewise.dpsep.sequential import (
     random_passes,
 )
 from noisewise.dpsep.settings import Bounds, Rates, SepSettings
-from noisewise.dpsep.site import Gaussian, Natural, Site, SiteUpdates, kept_share, line_site
+from noisewise.dpsep.site import (
+    Gaussian,
+    Natural,
+    NoiseSite,
+    Site,
+    SiteUpdates,
+    kept_share,
+    line_site,
+)
 from noisewise.dpsep.unsafe import fit_unsafe
 
 __all__ = [
@@ -64,14 +72,15 @@ __all__ = [
     "MixtureSite",
     "Natural",
     "NetworkSite",
+    "NoiseSite",
     "Phase",
     "Prediction",
     "ProbitSite",
     "Rates",
     "RegressionSite",
+    "SepDesign",
     "SepFit",
     "SepNumbers",
-    "SepDesign",
     "SepRegression",
     "SepSettings",
     "Site",

@@ -1,7 +1,7 @@
 """DP-SEP as an algorithm of the engine: a step releases a noisy sum of sites.
 
-Each step releases the sum over a Poisson batch of (g or eta_s, Lambda_s, extra), every block clipped
-to a norm of its own; the joint clip norm is what the mechanism accounts.
+Each step releases the sum over a Poisson batch of (g or eta_s, Lambda_s, extra), every block
+clipped to a norm of its own; the joint clip norm is what the mechanism accounts.
 """
 
 from __future__ import annotations

@@ -103,7 +103,10 @@ def buy_whitening(
             what=line.what,
             insecure_seed=insecure_seed,
         )
-        moments, noise = _matrix(found.total, width + 1) / public_count, found.noise_sd / public_count
+        moments, noise = (
+            _matrix(found.total, width + 1) / public_count,
+            found.noise_sd / public_count,
+        )
         shift = moments[0, 1:]
         covariance = moments[1:, 1:] - np.outer(shift, shift)
         values, vectors = np.linalg.eigh(covariance)

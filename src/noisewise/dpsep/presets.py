@@ -49,9 +49,7 @@ def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Pha
     lengths = np.linalg.norm(np.asarray(design, float), axis=1)
     length = float(np.quantile(lengths, 0.95))
     settings = SepSettings(
-        bounds=Bounds(
-            site.usual_residual * length, site.usual_weight * length**2, _RESIDUAL
-        ),
+        bounds=Bounds(site.usual_residual * length, site.usual_weight * length**2, _RESIDUAL),
         weights=(1.0, 0.5, 0.3),
         sampling_rate=0.1,
         steps=steps,

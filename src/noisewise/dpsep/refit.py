@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from noisewise.dpsep.network import NetworkSite
 from noisewise.dpsep.algorithm import SepFit
+from noisewise.dpsep.network import NetworkSite
 from noisewise.dpsep.phases import fit_simulated
 from noisewise.engine import Run
 

@@ -22,7 +22,15 @@ from scipy import special, stats
 from noisewise.data import Rows
 from noisewise.dpsep.family import Family
 
-__all__ = ["Gaussian", "Natural", "Site", "SiteUpdates", "kept_share", "line_site"]
+__all__ = [
+    "Gaussian",
+    "Natural",
+    "NoiseSite",
+    "Site",
+    "SiteUpdates",
+    "kept_share",
+    "line_site",
+]
 
 _LEAST_SHRINKAGE = 0.01
 
@@ -79,6 +87,17 @@ class Site(Protocol):
         self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
     ) -> SiteUpdates:
         """The batch's sites. ``rows`` is the public number of records."""
+
+
+class NoiseSite(Site, Protocol):
+    """A site that learns the target's noise, from extras that are half squared residuals."""
+
+    @property
+    def kept(self) -> float:
+        """Share of the mean squared residual that is left where each is clipped."""
+
+    def noise_gamma(self, extra: Array, rows: Array | float) -> tuple[Array | float, Array]:
+        """Shape and rate of the noise precision's Gamma posterior."""
 
 
 def line_site(slope: Array, bend: Array, variance: Array) -> tuple[Array, Array]:

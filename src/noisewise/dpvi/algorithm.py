@@ -94,9 +94,7 @@ class Dpvi:
         """Sums over no steps."""
         return empty_block(state.parameters, self.matrix)
 
-    def point(
-        self, numbers: DpviNumbers, state: DpviState, schedule: Array, key: Array
-    ) -> _Point:
+    def point(self, numbers: DpviNumbers, state: DpviState, schedule: Array, key: Array) -> _Point:
         """The guide's draws, and the gradient of prior and entropy there."""
         rule, parameters = self.rule, state.parameters
         normals = jax.random.normal(key, (self.draws, rule.target.dim))
@@ -126,7 +124,7 @@ class Dpvi:
         """Complete the gradient and step along it; ``schedule`` multiplies the step size."""
         rule, constants = self.rule, numbers.constants
         gradient = rule.complete(constants, state.parameters, point.base_normals, released)
-        outside = point.public_gradient
+        outside: Array | float = point.public_gradient
         if self.clip_prior:
             outside = rule.unclipped_gradient(constants, state.parameters)
         gradient = gradient + numbers.sampling_rate * outside

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from noisewise._validate import NoisewiseError
+from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants, both
 from noisewise.dpvi.vanilla import Vanilla
-from noisewise.models import Rows
 
 __all__ = ["Aligned"]
 

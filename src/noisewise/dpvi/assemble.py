@@ -111,7 +111,9 @@ def assemble(
         passes=release.passes,
         sampling_rate=mechanism.sampling_rate,
         numbers=numbers,
-        schedule=decaying_schedule(settings.steps, settings.initial_step_multiplier, settings.burn_in),
+        schedule=decaying_schedule(
+            settings.steps, settings.initial_step_multiplier, settings.burn_in
+        ),
         start=_start(settings, rule, frame),
     )
 

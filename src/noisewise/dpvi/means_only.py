@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from jax import Array
 
+from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants
-from noisewise.models import Rows, Target
+from noisewise.models import Target
 
 __all__ = ["MeansOnly"]
 

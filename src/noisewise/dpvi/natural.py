@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from jax import Array
 
+from noisewise.data import Rows
 from noisewise.dpvi.aligned import Aligned, the_draw
 from noisewise.dpvi.rule import Constants, both
 from noisewise.dpvi.vanilla import Vanilla
 from noisewise.guides import DiagonalGuide
-from noisewise.models import Rows
 
 __all__ = ["AlignedNatural", "Natural"]
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.models import Frame, Rows, Target
+from noisewise.data import Rows
+from noisewise.models import Frame, Target
 
 __all__ = ["Constants", "GradientRule"]
 

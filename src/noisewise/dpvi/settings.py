@@ -46,7 +46,8 @@ class Settings:
     initial_step_multiplier: float = 1.0
     """Factor on the first steps' size, falling to 1 by the end of ``burn_in``."""
     step_factor: float | np.ndarray | None = None
-    """lambda_c: use the paper's step size (A58) instead of ``contraction_rate``; one, or one per parameter."""
+    """lambda_c: use the step size of NA-DPVI eq. A58 instead of ``contraction_rate``; one, or one
+    per parameter."""
     learning_rate: float | None = None
     """Move by an ``optimiser`` with this learning rate instead, as DPVIm does (1e-3)."""
     optimiser: str = "adam"
@@ -148,8 +149,8 @@ class Settings:
         ways = (self.contraction_rate, self.step_factor, self.learning_rate)
         if sum(way is not None for way in ways) != 1:
             raise NoisewiseError(
-                "settings need exactly one of contraction_rate (ours), step_factor (the paper's lambda_c) and "
-                "learning_rate (an optimiser's)"
+                "settings need exactly one of contraction_rate (ours), step_factor (the paper's "
+                "lambda_c) and learning_rate (an optimiser's)"
             )
         if self.contraction_rate is not None:
             positive("contraction_rate", self.contraction_rate)

@@ -20,14 +20,15 @@ def heuristic_step(noise_multiplier: float, clip_norm: float, steps: int, parame
 def curvature_step(
     contraction_rate: float, sampling_rate: float, curvature: np.ndarray | float
 ) -> np.ndarray | float:
-    """rho / (kappa a0): each step removes the share ``contraction_rate`` of the distance to the optimum."""
+    """rho / (kappa a0): each step removes the share ``contraction_rate`` of the distance to the
+    optimum (mathematics.md section 11)."""
     return contraction_rate / (sampling_rate * np.asarray(curvature))
 
 
 def decaying_schedule(steps: int, initial_multiplier: float, until: float) -> np.ndarray:
-    """Multipliers of the step size: from ``initial_multiplier`` down to 1 over the first part of the run.
+    """Multipliers of the step size: from ``initial_multiplier`` down to 1 over a run's first part.
 
-    Large early steps bring a far start home within the burn-in; the constant rest is what the
+    Large early steps bring a far start near within the burn-in; the constant rest is what the
     noise-aware posterior is read from.
     """
     schedule = np.ones(steps, np.float32)

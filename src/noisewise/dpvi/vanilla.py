@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants, both
 from noisewise.guides import Guide
-from noisewise.models import Rows, Target
+from noisewise.models import Target
 
 __all__ = ["Preconditioned", "Vanilla"]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from noisewise._validate import NoisewiseError
 from noisewise.data import PublicSample, Table
 from noisewise.mechanism import Budget, Certificate, Release, issue
+from noisewise.mechanism.certificate import KNOWN_SEED, NOISED_COUNT
 from noisewise.mechanism.counting import count_release, noisy_count
 
 __all__ = ["PublicCount", "certify", "public_count"]
@@ -30,12 +31,15 @@ def public_count(table: Table, budget: Budget, insecure_seed: int | None) -> Pub
                 f"the schema declares rows = {declared} but the table has another number: correct "
                 "it, or leave rows out to have the number noised"
             )
-        return PublicCount(declared, "declared public in the schema", ())
+        source = "declared public in the schema"
+        if budget.adjacency == "add-remove":
+            source += ", so that the guarantee is for tables of this size"
+        return PublicCount(declared, source, ())
     if budget.adjacency == "replace-one":
         return PublicCount(true_count, "public under replace-one adjacency", ())
     release = count_release(budget)
     noised = noisy_count(true_count, release, insecure_seed)
-    return PublicCount(noised, "noised, paid from the budget", (release,))
+    return PublicCount(noised, NOISED_COUNT, (release,))
 
 
 def certify(
@@ -65,7 +69,7 @@ def certify(
         "bounds and categories": "declared in the schema",
         "clip norm and settings": settings,
         "number of rows": count if isinstance(count, str) else count.source,
-        "randomness": "AES-128-CTR keyed by the operating system" if secure else "a known seed",
+        "randomness": "AES-128-CTR keyed by the operating system" if secure else KNOWN_SEED,
         "sampling": "Poisson, no batch truncated",
         "noise": "rounded Gaussian on an integer grid",
     }

@@ -71,7 +71,7 @@ def _column_names(names: Sequence[str] | None, width: int) -> list[str]:
     return chosen
 
 
-def in_original_units(encoded: np.ndarray, encoding: list[dict[str, Any]]) -> OriginalUnits:
+def in_original_units(encoded: np.ndarray, encoding: Sequence[dict[str, Any]]) -> OriginalUnits:
     """Draws (draws x design columns) of encoded coefficients, in the features' own units.
 
     The encoder's columns are the intercept, then `(x - centre) / scale`: so `b / scale` is the

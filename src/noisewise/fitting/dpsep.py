@@ -19,8 +19,7 @@ from noisewise.dpsep import (
 )
 from noisewise.engine import Finished, PublicCount, run_phases_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import Release
-from noisewise.mechanism.counting import count_cost
+from noisewise.mechanism import Release, count_cost
 from noisewise.planning import Plan
 from noisewise.posterior import SepTrace, read_sep, sep_status
 
@@ -87,7 +86,7 @@ class DpSep:
         return Reading(
             draws=regression.latents(*read.aware),
             noise_unaware=regression.latents(*read.unaware),
-            status=sep_status(trace, prepared.settings, read.aware.theta),
+            status=sep_status(trace, prepared.sep_settings, read.aware.theta),
             posterior=self.name,
             trace=trace._asdict(),
         )

@@ -13,8 +13,7 @@ from noisewise.data import Rows
 from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import Mechanism
-from noisewise.mechanism.counting import count_cost
+from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, Plan, guess_settings
 from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer
@@ -78,7 +77,8 @@ class Dpvi:
         frame = run.numbers.constants.frame
 
         def prepared(rows: Rows) -> Rows:
-            return target.prepare(rows, frame)
+            # In blocks of one size: no record's bits follow the number of the others.
+            return in_blocks(lambda block: target.prepare(block, frame), rows)
 
         return Prepared(
             runs=[run],

@@ -15,7 +15,7 @@ from noisewise.fitting.dpsep import DpSep
 from noisewise.fitting.dpvi import Dpvi
 from noisewise.fitting.method import Job, Method, Prepared, Reading
 from noisewise.fitting.network import NetworkSep
-from noisewise.mechanism import Budget
+from noisewise.mechanism import Budget, refuse_double_precision
 from noisewise.models import bind_model
 from noisewise.planning import Plan
 from noisewise.result import Request, Result
@@ -70,6 +70,7 @@ def fit(
         raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
     if not isinstance(budget, Budget):
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
+    refuse_double_precision()
     integer_at_least("draws", draws, 100)
     if steps is not None:
         integer_at_least("steps", steps, 10)
@@ -93,9 +94,7 @@ def fit(
     return _fit(job, _method(job, method, plan, posterior))
 
 
-def _method(
-    job: Job, name: str, plan: Plan | Settings | None, posterior: str | None
-) -> Method:
+def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | None) -> Method:
     if name == "dpvi":
         return Dpvi(plan, posterior)
     if posterior is not None or isinstance(plan, Settings):

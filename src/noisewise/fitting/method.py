@@ -49,6 +49,12 @@ class Prepared:
     details: Any = None
     """What the method itself needs again when it reads the posterior."""
 
+    @property
+    def sep_settings(self) -> SepSettings:
+        """DP-SEP's."""
+        assert isinstance(self.settings, SepSettings)
+        return self.settings
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,7 @@ from noisewise.dpsep import (
 from noisewise.engine import Finished, PublicCount, Run
 from noisewise.fitting.dpsep import refuse_without_design, run_sep, sep_trace
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import Release
-from noisewise.mechanism.counting import count_cost
+from noisewise.mechanism import Release, count_cost
 from noisewise.models import BoundModel, Network
 from noisewise.posterior import Status, read_sep, sep_status
 from noisewise.result import NetworkScaling
@@ -43,7 +42,7 @@ _EPOCHS = 100
 _OBSERVED = 100
 _FIXED = 1e-10
 """Variance of weights that are taken as they are."""
-_TARGET_PURCHASE = {"rounds": 2, "share": 0.05, "what": "target"}
+_TARGET_PURCHASE: dict[str, Any] = {"rounds": 2, "share": 0.05, "what": "target"}
 
 
 class _Scales(NamedTuple):
@@ -107,7 +106,7 @@ class NetworkSep:
         self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator
     ) -> Reading:
         """Draws with the known spread of the mean, times what a simulated table's fit says."""
-        scales, runs, settings = prepared.details, prepared.runs, prepared.settings
+        scales, runs, settings = prepared.details, prepared.runs, prepared.sep_settings
         assert isinstance(scales, _Scales)
         site, fit = runs[-1].algorithm.site, finish(runs, finished)
         inflation = _inflation(runs, site, fit, prepared.public_count, rng)

@@ -48,8 +48,8 @@ def release_sum(
     others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> SumRelease:
-    """The sum of the rows of ``values`` (rows x k, or private rows of one such column) plus Gaussian noise, for the whole budget, or
-    for what ``others`` leave of it.
+    """The sum of the rows of ``values`` (rows x k, or private rows of one such column) plus
+    Gaussian noise, for the whole budget, or for what ``others`` leave of it.
 
     Rows are clipped to L2 norm ``sensitivity``, which is what one record can add or take away;
     replacing one can move the sum twice as far, and the accountant asks for twice the noise. A

@@ -71,7 +71,7 @@ class Glm(ReadyMade):
         """Coefficients are called as the features are."""
         return {} if features is None else {"coefficients": features}
 
-    def __call__(self, X: Any, y: Any = None) -> None:  # type: ignore[override]
+    def __call__(self, X: Any, y: Any = None) -> None:
         means = jnp.zeros(X.shape[1]).at[0].set(self.centre)
         prior = dist.Normal(means, self.prior_scale).to_event(1)
         coefficients = numpyro.sample("coefficients", prior)

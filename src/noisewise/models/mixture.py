@@ -81,9 +81,7 @@ class Mixture(ReadyMade):
         names = tuple(feature.name for feature in self.features)
         return names if self.target is None else (*names, self.target)
 
-    def of(
-        self, schema: Schema, target: str | None, features: list[str] | None = None
-    ) -> Mixture:
+    def of(self, schema: Schema, target: str | None, features: list[str] | None = None) -> Mixture:
         """The same mixture for the columns of this schema (or the ``features`` listed)."""
         encoder = Encoder(schema, target, features)
         scales = {each["column"]: each for each in encoder.describe()}
@@ -104,7 +102,7 @@ class Mixture(ReadyMade):
         """The regression's coefficients."""
         return {"coefficients": list(self.design)} if self.design else {}
 
-    def __call__(self, **columns: Any) -> None:  # type: ignore[override]
+    def __call__(self, **columns: Any) -> None:
         if not self.features:
             raise NoisewiseError("this mixture knows no columns yet: fit it, or call of(schema)")
         count = self.components

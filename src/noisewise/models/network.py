@@ -46,7 +46,7 @@ class Network(ReadyMade):
         positive("shape", self.shape, finite=True)
         positive("rate", self.rate, finite=True)
 
-    def __call__(self, X: Any, y: Any = None) -> None:  # type: ignore[override]
+    def __call__(self, X: Any, y: Any = None) -> None:
         """The generative process; latents in this order."""
         gamma = dist.Gamma(self.shape, self.rate)
         weight = dist.Normal(0.0, numpyro.sample("weight_precision", gamma) ** -0.5)

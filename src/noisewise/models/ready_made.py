@@ -57,7 +57,7 @@ class ReadyMade:
 
 
 def capabilities_of(model: Callable[..., Any]) -> Capabilities:
-    """What a model says it can do; a function of the user's own can do what needs no closed form."""
+    """What a model says it can do; a user's own function can do what needs no closed form."""
     return model.capabilities if isinstance(model, ReadyMade) else Capabilities()
 
 

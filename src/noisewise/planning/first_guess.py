@@ -1,8 +1,8 @@
 """The analytic first guess: every hyper-parameter from prior-predictive gradients.
 
-No row is read. The trade-off behind the step size (mathematics.md section 11): with c = rho T time constants the
-iterates are dispersed sqrt(c/2) times as far as the error of one optimal release, and the curvature is
-known to a relative error of sqrt(2/c).
+No row is read. The trade-off behind the step size (mathematics.md section 11): with c = rho T time
+constants the iterates are dispersed sqrt(c/2) times as far as the error of one optimal release, and
+the curvature is known to a relative error of sqrt(2/c).
 """
 
 from __future__ import annotations
@@ -180,7 +180,12 @@ def sampling_rate(rows: int) -> float:
 
 
 def _approach(
-    target: Target, summary: PriorPredictiveSummary, clip_norm: float, rate: float, steps: int, caution: float
+    target: Target,
+    summary: PriorPredictiveSummary,
+    clip_norm: float,
+    rate: float,
+    steps: int,
+    caution: float,
 ) -> tuple[float, float]:
     """The shortest and gentlest warm-up with time enough to converge.
 
@@ -237,9 +242,9 @@ def _curvature(
 def _time_constants(summary: PriorPredictiveSummary) -> float:
     """c = rho T: as many as keep the shift from non-linearity at half of the reported sd.
 
-    Iterates dispersed by w posterior sds shift the optimum by nonlinearity w^2 of them, and w^2 = c noise^2 / 2. The
-    shift is simulated and taken off after the fit; it should not be many error bars all the same.
-    Where covariates are guesses it is not taken off, and less of it is tolerated.
+    Iterates dispersed by w posterior sds shift the optimum by nonlinearity w^2 of them, and w^2 =
+    c noise^2 / 2. The shift is simulated and taken off after the fit; it should not be many error
+    bars all the same. Where covariates are guesses it is not taken off, and less is tolerated.
     """
     noise = summary.clip.noise
     reported = math.sqrt(1 + noise**2)

@@ -195,7 +195,11 @@ def _learned(sds: np.ndarray, summary: PriorPredictiveSummary) -> float:
 
 
 def _release(
-    target: Target, summary: PriorPredictiveSummary, budget: Budget, epsilons: Sequence[float], rows: int
+    target: Target,
+    summary: PriorPredictiveSummary,
+    budget: Budget,
+    epsilons: Sequence[float],
+    rows: int,
 ) -> list[np.ndarray]:
     budgets = [
         Budget(epsilon=epsilon, delta=budget.delta, adjacency=budget.adjacency)

@@ -25,7 +25,7 @@ _SPREAD = 1.0
 _INITIAL_SD = 0.05
 _LEARNING_RATE, _FIRST_STEPS, _BURN_IN = 5e-3, 5.0, 0.5
 _DRIFT = 0.2
-"""Most drift along a tail that is averaged: with this step size iterates are dispersed by about 0.1."""
+"""Most drift along a tail that is averaged: with this step size iterates disperse by about 0.1."""
 _BATCH = 500
 _FLOATS = 2**30
 _FEWEST_STEPS, _MOST_STEPS = 4000, 20_000

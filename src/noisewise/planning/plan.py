@@ -17,9 +17,7 @@ from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
-from noisewise.mechanism import Budget
-from noisewise.mechanism.accounting import calibrate
-from noisewise.mechanism.counting import count_cost
+from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import files
 from noisewise.planning.first_guess import (
@@ -49,6 +47,10 @@ WITH_SAMPLE = (
 )
 FITS, RECALIBRATION_FITS = 24, 128
 _SEP_DRAWS, _SEP_SEED = 400, 7
+_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
+    "dpvi": Settings,
+    "dp-sep": SepSettings,
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,9 +114,8 @@ class Plan:
         with files.reading(Path(path)) as found:
             made_for = found.made_for
             method = made_for.get("method", "dpvi")
-            kind = {"dpvi": Settings, "dp-sep": SepSettings}[method]
             return cls(
-                settings=kind.from_dict(found.settings),
+                settings=_SETTINGS[method].from_dict(found.settings),
                 rows=made_for["rows"],
                 schema=made_for["schema"],
                 budget=Budget(
@@ -207,11 +208,11 @@ def plan(
         refuse_if_hopeless(bound.target, summary, budget)
         grid = beside.submit(budget_grid, bound.target, summary, budget)
         context = SearchContext(bound, summary, budget, others)
+        settings: Settings | SepSettings
         if method == "dp-sep":
-            found = _forecast_sep(context, steps, fits or FITS, progress)
+            settings, scores = _forecast_sep(context, steps, fits or FITS, progress)
         else:
-            found = _searched(context, steps or STEPS, fits, recalibrate, progress)
-    settings, scores = found
+            settings, scores = _searched(context, steps or STEPS, fits, recalibrate, progress)
     stretch = settings.stretch if isinstance(settings, Settings) else None
     return Plan(
         settings=settings,
@@ -263,7 +264,7 @@ def _forecast_sep(
     steps: int | None,
     fits: int,
     progress: Callable[[int, int], None] | None,
-) -> tuple[SepSettings, Scores]:
+) -> tuple[SepSettings, Scores | None]:
     """DP-SEP's own settings, and what simulated fits say of them."""
     instead = "use linear, logistic or probit, or method='dpvi'"
     context.bound.require("site", "method='dp-sep'", instead)

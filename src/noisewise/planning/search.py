@@ -82,7 +82,9 @@ def search(
     return best
 
 
-def learn_recalibration(context: SearchContext, settings: Settings, fits: int) -> tuple[Settings, Scores]:
+def learn_recalibration(
+    context: SearchContext, settings: Settings, fits: int
+) -> tuple[Settings, Scores]:
     """Shift and stretch per coordinate from simulated fits, and those fits' scores without them.
 
     What these fits cannot tell from chance is left alone: it mends what is badly off. (Smaller

@@ -43,7 +43,7 @@ class PriorPredictive(NamedTuple):
     """Simulated parameters x records x dim: per-record gradients of the log-likelihood."""
     thetas: np.ndarray
     rows: Rows
-    """The simulated parameters and, for each, its simulated records (parameters x records x ...)."""
+    """The simulated parameters and, for each, its records (parameters x records x ...)."""
 
 
 def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPredictive:
@@ -182,7 +182,9 @@ def time_to_convergence(
 
 
 @partial(jax.jit, static_argnums=0)
-def _mean_gradients(target: Target, start: Array, factor: Array, clip_norm: Array, rows: Rows) -> Array:
+def _mean_gradients(
+    target: Target, start: Array, factor: Array, clip_norm: Array, rows: Rows
+) -> Array:
     """For every truth, the mean clipped gradient of its records at the start."""
 
     def one(table: Rows) -> Array:

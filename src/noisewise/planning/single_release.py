@@ -46,8 +46,8 @@ class SingleRelease(NamedTuple):
     noise: float
     """Sd of the noise: in posterior sds of a coordinate, as the frame is whitened."""
     bias: float
-    """Root mean square shift by clipping, over simulated parameters, all coordinates together. Under
-    the model it is known and taken off; where the model is wrong, part of it stays."""
+    """Root mean square shift by clipping, over simulated parameters, all coordinates together.
+    Under the model it is known and taken off; where the model is wrong, part of it stays."""
 
 
 def least_noise(budget: Budget) -> float:

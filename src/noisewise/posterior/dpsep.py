@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from noisewise.dpsep import Gaussian, SepFit, SepSettings, Site, noise_aware, noise_unaware
+from noisewise.dpsep import (
+    Gaussian,
+    NoiseSite,
+    SepFit,
+    SepSettings,
+    Site,
+    noise_aware,
+    noise_unaware,
+)
 from noisewise.posterior.status import Status
 
 if TYPE_CHECKING:
@@ -111,7 +119,8 @@ def _noise_sds(
     is itself known up to the noise of its release."""
     if not site.extras:
         return np.zeros(draws)
-    shape, rate = (np.asarray(part, float) for part in site.noise_gamma(fit.extra, public_count))
-    off = public_count * np.sqrt(np.asarray(fit.extra_variance, float).ravel()[0]) / site.kept
+    noisy = cast(NoiseSite, site)  # what extras are for
+    shape, rate = (np.asarray(part, float) for part in noisy.noise_gamma(fit.extra, public_count))
+    off = public_count * np.sqrt(np.asarray(fit.extra_variance, float).ravel()[0]) / noisy.kept
     rates = rate + off * rng.standard_normal(draws)
     return np.sqrt(np.maximum(rates, 0.01 * rate) / rng.gamma(shape, size=draws))

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.dpvi import TraceStatistics
 from noisewise.data import Rows
+from noisewise.dpvi import TraceStatistics
 from noisewise.models import Frame, Target
 from noisewise.posterior.context import FitContext
 from noisewise.posterior.expected import (

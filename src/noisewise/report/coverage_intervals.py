@@ -27,7 +27,7 @@ class Simulated(NamedTuple):
 
     truth: np.ndarray
     aware: np.ndarray
-    plain: np.ndarray
+    unaware: np.ndarray
 
     def held(self, interval: np.ndarray) -> np.ndarray:
         """Which intervals hold their truths; those of failed fits do not."""
@@ -54,7 +54,7 @@ def simulated_intervals(found: Coverage, where: int) -> Simulated:
     if finite.any():
         tail = (1 - _LEVEL) / 2
         aware[:, finite] = np.quantile(draws[finite], [tail, 1 - tail], axis=1)
-    mean, reach = found.plain_mean[:, where], _WITHIN * found.plain_sd[:, where]
+    mean, reach = found.noise_unaware_mean[:, where], _WITHIN * found.noise_unaware_sd[:, where]
     return Simulated(found.truth[:, where], aware, np.stack([mean - reach, mean + reach]))
 
 
@@ -63,7 +63,7 @@ def interval_figure(found: Simulated, name: str = "noise-aware") -> str:
     some = found.first(MOST_FITS)
     if not np.isfinite(some.aware).any():
         return ""
-    aware, plain = (int(some.held(interval).sum()) for interval in (some.aware, some.plain))
+    aware, plain = (int(some.held(interval).sum()) for interval in (some.aware, some.unaware))
     words = (
         f"Interval plot of {len(some.truth)} simulated fits: {aware} intervals ({name}) hold "
         f"the truth, and {plain} of plain DPVI."
@@ -83,7 +83,7 @@ def _draw(some: Simulated, name: str, width: int) -> Figure:
         figure = canvas(width, 610)
         panels = [panel(figure, 46, 30, 348, 276), panel(figure, 46, 330, 348, 576)]
     low, high = _limits(some)
-    entries = ((name, "aware", some.aware), ("plain DPVI", "plain", some.plain))
+    entries = ((name, "aware", some.aware), ("plain DPVI", "plain", some.unaware))
     for axes, (whose, role, interval) in zip(panels, entries, strict=True):
         axes.set_ylim(low, high)
         held = some.held(interval)
@@ -129,7 +129,7 @@ def _limits(some: Simulated) -> tuple[float, float]:
     base = some.truth if some.around_truth else 0 * some.truth
     inner = np.append((some.aware - base).ravel(), some.truth - base)
     low, high = np.nanmin(inner), np.nanmax(inner)
-    plain = (some.plain - base)[np.isfinite(some.plain)]
+    plain = (some.unaware - base)[np.isfinite(some.unaware)]
     reach = high - low
     if plain.size:
         low, high = (

@@ -127,7 +127,7 @@ def _fits(found: Coverage) -> dict[str, Any]:
         off = np.abs(np.log(found.scores.z_sd))
     where = int(np.argmax(np.nan_to_num(off, nan=np.inf)))
     seen = simulated_intervals(found, where)
-    aware, plain = (f"{seen.held(each).mean():.0%}" for each in (seen.aware, seen.plain))
+    aware, plain = (f"{seen.held(each).mean():.0%}" for each in (seen.aware, seen.unaware))
     only = len(found.labels) == 1
     # Never call noise-aware what was asked to ignore the noise.
     name = "as asked for" if found.about.get("posterior") == "naive" else "noise-aware"
@@ -175,7 +175,7 @@ def _rows(found: Coverage) -> list[dict[str, Any]]:
             ),
             (rounded(ratio, 2), False),
         ]
-        plain = rounded(row["plain_z_sd"], 2)
+        plain = rounded(row["noise_unaware_z_sd"], 2)
         rows.append({"label": row["parameter"], "cells": cells, "plain": plain})
     return rows
 

@@ -194,7 +194,7 @@ def _forest(rows: list[Row], names: tuple[str, str], width: int) -> Figure:
     # A latent with one scalar bears its own name already.
     titles = [titled and [row.label for row in group] != [group[0].latent] for group in groups]
     heights = [len(group) * _LINE + _AXIS + _GAP for group in groups]
-    compared = any(row.plain is not None for row in rows)
+    compared = any(row.unaware is not None for row in rows)
     legend = 48 if compared and width == NARROW else 30
     figure = canvas(width, legend + sum(heights) - _GAP + _TITLE * sum(titles))
     labels = {id(row): shortened(row.label, 260 if width > NARROW else 124) for row in rows}
@@ -217,8 +217,8 @@ def _draw_group(axes: Axes, group: list[Row], labels: list[str], width: int) -> 
         if place % 2 == 0:
             axes.axhspan(place - 0.5, place + 0.5, color=COLOURS["shade"], lw=0, zorder=0)
         _draw_interval(axes, place - 0.15, row.aware, "aware", mark)
-        if row.plain is not None and row.plain.finite:
-            _draw_interval(axes, place + 0.21, row.plain, "plain", mark)
+        if row.unaware is not None and row.unaware.finite:
+            _draw_interval(axes, place + 0.21, row.unaware, "plain", mark)
     low, high = axes.get_xlim()
     if low <= 0 <= high:
         axes.axvline(0, color=COLOURS["muted"], lw=1, zorder=1)

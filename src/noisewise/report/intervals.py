@@ -36,22 +36,22 @@ class Row:
     latent: str
     label: str
     aware: Interval
-    plain: Interval | None = None
+    unaware: Interval | None = None
 
     @property
     def width_ratio(self) -> float:
         """Width of the plain 95% interval over the noise-aware one's; NaN where there is none."""
-        if self.plain is None or not self.aware.upper > self.aware.lower:
+        if self.unaware is None or not self.aware.upper > self.aware.lower:
             return math.nan
-        return (self.plain.upper - self.plain.lower) / (self.aware.upper - self.aware.lower)
+        return (self.unaware.upper - self.unaware.lower) / (self.aware.upper - self.aware.lower)
 
 
 def interval_rows(result: Result) -> list[Row]:
     """All scalar parameters, latent by latent."""
     rows = []
-    for latent, draws in result.told(result.draws).items():
+    for latent, draws in result.reported(result.draws).items():
         aware = _intervals(result, latent, draws)
-        without = result.plain.get(latent)
+        without = result.noise_unaware.get(latent)
         plain = {} if without is None else _intervals(result, latent, without)
         rows += [Row(latent, label, found, plain.get(label)) for label, found in aware.items()]
     return rows
@@ -88,7 +88,7 @@ def per_unit_rows(result: Result) -> list[Row]:
     slopes = np.asarray(draws, float) / scale
     if intercepts:
         slopes[:, intercepts[0]] -= slopes @ centre
-    return interval_rows(replace(result, draws={"coefficients": slopes}, plain={}))
+    return interval_rows(replace(result, draws={"coefficients": slopes}, noise_unaware={}))
 
 
 def decimals(interval: Interval) -> int | None:

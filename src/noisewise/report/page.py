@@ -41,7 +41,7 @@ def fill(template: str, context: dict[str, Any]) -> str:
 
 
 def _context(result: Result) -> dict[str, Any]:
-    rows = interval_rows(replace(result, plain={}) if words.naive(result) else result)
+    rows = interval_rows(replace(result, noise_unaware={}) if words.naive(result) else result)
     return {
         "title": words.headline(result),
         "lead": words.lead(result, _parameters(result)),
@@ -183,7 +183,7 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
         "per_unit": [_line(row) for row in per_unit_rows(result)],
         "count": len(rows),
         "plotted": figures.MOST_ROWS,
-        "compared": any(row.plain is not None for row in rows),
+        "compared": any(row.unaware is not None for row in rows),
         "median_ratio": f"{np.median(ratios):.2f}" if ratios else "",
     }
 
@@ -198,8 +198,8 @@ def _line(row: Row) -> dict[str, str]:
         "plain": "n/a",
         "ratio": number(row.width_ratio, 2),
     }
-    if row.plain is not None:
-        line["plain"] = _span(row.plain.lower, row.plain.upper, digits)
+    if row.unaware is not None:
+        line["plain"] = _span(row.unaware.lower, row.unaware.upper, digits)
     return line
 
 

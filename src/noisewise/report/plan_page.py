@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.planning import Forecast, Plan
 from noisewise.report import words, write_page
@@ -62,7 +63,7 @@ def _context(plan: Plan) -> dict[str, Any]:
             ("schema's fingerprint", plan.schema),
             ("source", plan.source),
         ],
-        "settings": _settings(plan.settings, plan.rows),
+        "settings": _SETTINGS[plan.method](plan),
     }
 
 
@@ -84,7 +85,7 @@ def _forecast(plan: Plan) -> dict[str, Any]:
         "words": _expectation(forecast),
         "rows": rows,
         "simulated": bool(forecast.fits),
-        "recalibrated": plan.settings.shift is not None,
+        "recalibrated": getattr(plan.settings, "shift", None) is not None,
         "z_mean_floor": f"{good**-0.5:.2f}",
         "z_sd_floor": f"{(2 * good) ** -0.5:.2f}",
     }
@@ -148,8 +149,30 @@ def _cell(kept: np.ndarray) -> str:
     return f"{middle} ({span})" if span else middle
 
 
-def _settings(settings: Settings, rows: int) -> list[tuple[str, str, str]]:
+def _sep_settings(plan: Plan) -> list[tuple[str, str, str]]:
+    """The same for DP-SEP."""
+    settings = plan.settings
+    assert isinstance(settings, SepSettings)
+    batch = f"about {settings.sampling_rate * plan.rows:,.0f} rows"
+    return [
+        ("steps", f"{settings.steps:,}", "So many noisy sums of sites are released."),
+        (
+            "sampling rate",
+            f"{settings.sampling_rate:g}",
+            f"Each record's chance to be in a step's batch: {batch} a step.",
+        ),
+        (
+            "clip norms",
+            ", ".join(three_digits(bound) for bound in settings.bounds),
+            "The most that one record's site may weigh, by its mean, precision and residual.",
+        ),
+    ]
+
+
+def _settings(plan: Plan) -> list[tuple[str, str, str]]:
     """Name, value and a sentence each, of what people ask about."""
+    settings, rows = plan.settings, plan.rows
+    assert isinstance(settings, Settings)
     batch = f"about {settings.sampling_rate * rows:,.0f} rows"
     found = [
         (
@@ -165,8 +188,8 @@ def _settings(settings: Settings, rows: int) -> list[tuple[str, str, str]]:
         ),
         _step(settings),
         (
-            "boost",
-            three_digits(settings.boost),
+            "initial step multiplier",
+            three_digits(settings.initial_step_multiplier),
             "The first steps are larger by this factor, which falls to 1 by the end of burn-in.",
         ),
         (
@@ -199,16 +222,16 @@ def _step(settings: Settings) -> tuple[str, str, str]:
             three_digits(settings.learning_rate),
             f"Of the optimiser, {settings.optimiser}.",
         )
-    if settings.rate is None:
+    if settings.contraction_rate is None:
         return (
             "step factor",
             _span(np.atleast_1d(np.asarray(settings.step_factor, float))),
             "The paper's factor on the step size.",
         )
-    constants = settings.rate * settings.steps
+    constants = settings.contraction_rate * settings.steps
     return (
-        "step rate",
-        three_digits(settings.rate),
+        "contraction rate",
+        three_digits(settings.contraction_rate),
         "The share of the distance to the optimum that a step removes, as simulated: the run is "
         f"{constants:,.0f} time constants long.",
     )
@@ -218,3 +241,6 @@ def _span(values: np.ndarray) -> str:
     """One value, or the range of several."""
     low, high = three_digits(float(values.min())), three_digits(float(values.max()))
     return low if low == high else f"{low} to {high}"
+
+
+_SETTINGS = {"dpvi": _settings, "dp-sep": _sep_settings}

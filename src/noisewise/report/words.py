@@ -135,7 +135,7 @@ def burn_in_sentence(result: Result) -> str:
     steps, blocks = int(ends[-1]), len(ends)
     ran = f"The fit took {steps:,} steps, averaged here over {_counted(blocks, 'block')}."
     if expectation(result):
-        share = 100 * result.request.settings.averaged
+        share = 100 * result.request.sep_settings.averaged
         return f"The fit took {steps:,} steps; the means of the last {share:.0f}% were averaged."
     if not 0 < result.burn_in < blocks:
         return f"{ran} Nothing was dropped as burn-in."
@@ -215,8 +215,8 @@ def curvature_sentence(result: Result) -> str:
     network = result.request.network
     if network is not None and network.variance_inflation is None:
         return (
-            "Simulated targets of this very network could not be fitted in the same way, so what its "
-            "weights say together could not be checked: do not rely on the intervals."
+            "Simulated targets of this very network could not be fitted in the same way, so what "
+            "its weights say together could not be checked: do not rely on the intervals."
         )
     if network is not None:
         return (
@@ -277,7 +277,7 @@ SETTING_MEANINGS = {
     "guide_draws": "Monte Carlo draws per gradient",
     "burn_in": "least share of the run that is dropped",
     "rate": "share of the distance to the optimum that a step removes, as simulated",
-    "boost": "factor on the first steps' size",
+    "initial_step_multiplier": "factor on the first steps' size",
     "step_factor": "the paper's step size, instead of rate",
     "learning_rate": "the optimiser's, instead of rate",
     "optimiser": "what moves the parameters, where there is a learning rate",

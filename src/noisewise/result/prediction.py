@@ -23,9 +23,7 @@ def network_outputs(result: Result, encoded: np.ndarray) -> Iterator[np.ndarray]
     """
     scaling = result.request.network
     if scaling is None:
-        raise NoisewiseError(
-            f"the result is of the model {result.request.model}, not of a network"
-        )
+        raise NoisewiseError(f"the result is of the model {result.request.model}, not of a network")
     white = (np.asarray(encoded, float) - scaling.input_centre) @ scaling.input_matrix
     first = np.asarray(result.draws["first"], np.float32)
     last = np.asarray(result.draws["last"], np.float32)

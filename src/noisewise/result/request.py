@@ -45,8 +45,10 @@ class NetworkScaling:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> NetworkScaling:
         """Back from `to_dict`."""
-        arrays = ("input_centre", "input_matrix")
-        return cls(**{n: np.asarray(v) if n in arrays else v for n, v in plain.items()})
+        given: dict[str, Any] = dict(plain)
+        for name in ("input_centre", "input_matrix"):
+            given[name] = np.asarray(given[name])
+        return cls(**given)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,6 +70,12 @@ class Request:
     """Number of rows as everybody may know it: declared, or noised."""
     settings: Settings | SepSettings
     network: NetworkScaling | None = None
+
+    @property
+    def sep_settings(self) -> SepSettings:
+        """The settings of a DP-SEP fit; there are none of another method's."""
+        assert isinstance(self.settings, SepSettings)
+        return self.settings
 
     @property
     def features(self) -> list[str]:

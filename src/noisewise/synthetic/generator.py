@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import Column, Schema
-from noisewise.models import Rows, RowView, Target
+from noisewise.data import Column, Rows, Schema
+from noisewise.models import RowView, Target
 
 __all__ = ["Drawn", "Generator", "covariates_of"]
 
@@ -95,7 +95,7 @@ class Generator:
         seeds = [np.random.SeedSequence([seed, number]) for number in numbers]
         words = np.stack([each.generate_state(2) for each in seeds])
         arrays = [self._made_up(np.random.default_rng(each), rows) for each in seeds]
-        tables = [self.view.rows(each) for each in arrays]
+        tables = [self.view.encode(each) for each in arrays]
         made_up = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
         found = jax.device_get(_simulate(self.target, words, thetas, made_up))
         return [

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.baselines.raw_rows import unsafe_columns
 from noisewise.data import Table
 from noisewise.synthetic.cells import Cells, cut
 from noisewise.synthetic.generator import Drawn
@@ -118,7 +117,7 @@ def _real_columns(tables: SyntheticTables, table: Table) -> dict[str, np.ndarray
                 f"unsafe_data does not declare column '{column.name}' as the fit did: use the "
                 "schema of the fit"
             )
-    return unsafe_columns(table)
+    return table.rows.unsafe_columns()
 
 
 def _look(cells: list[Cells], columns: dict[str, np.ndarray]) -> _Counts:

@@ -39,6 +39,7 @@ def coverage(
     plan: Annotated[
         Path | None, typer.Option(help="A plan file of `noisewise plan`; else one is made first.")
     ] = None,
+    method: Annotated[str, typer.Option(help="dpvi, or dp-sep.")] = "dpvi",
     simulations: Annotated[int, typer.Option(help="Simulated tables, each fitted.")] = 500,
     test_rows: Annotated[
         int, typer.Option(help="New records a table to check predictions with (yes or no).")
@@ -56,21 +57,22 @@ def coverage(
 ) -> None:
     """Are the error bars right? Private fits of simulated tables against the truth; no row read."""
     with one_line_errors():
+        from noisewise.coverage import coverage as run_coverage
         from noisewise.data import Schema
         from noisewise.mechanism import Budget
         from noisewise.planning import Plan
-        from noisewise.validation import coverage as run_coverage
 
         check_page(output, ".html")
         declared = Schema.from_toml(schema)
         with progress_bar("Simulated fits") as progress:
             found = run_coverage(
                 model,
-                like=declared,
-                n=rows,
+                schema=declared,
+                rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
                 target=target,
                 features=listed(features),
+                method=method,
                 plan=None if plan is None else Plan.load(plan),
                 simulations=simulations,
                 public_sample=read_public_sample(public_sample, declared),
@@ -105,6 +107,6 @@ def _show_coverage(found: Any) -> None:
             f"{row['z_mean']:.2f}",
             f"{row['z_sd']:.2f}",
             *(f"{row[name]:.3g}" for name in ("error", "reported_sd", "single_release_sd")),
-            f"{row['plain_z_sd']:.2f}",
+            f"{row['noise_unaware_z_sd']:.2f}",
         )
     out.print(grid)
