@@ -25,6 +25,7 @@ from noisewise.mechanism import (
     SecureSource,
     noise,
     release,
+    usual_passes,
 )
 
 CLIP, SIGMA = 2.0, 1.5
@@ -41,21 +42,33 @@ def secure_engine() -> Engine:
     A fresh engine compiles anew, so an engine made inside a mutant's context is the mutant.
     """
 
-    @jax.jit
-    def run(table, grid, chunk):
+    @partial(jax.jit, static_argnums=0)
+    def run(passes, table, grid, chunk):
         def step(_, inputs):
             draws = Draws(chunk.indices, *inputs)
-            return None, release.noisy_sum(lambda batch: batch, table, draws, grid, len(table), 1)
+            return None, release.noisy_sum(lambda batch: batch, table, draws, grid, *passes)
 
         return jax.lax.scan(step, None, (chunk.offset, chunk.size, chunk.noise))[1]
 
-    def engine(gradients: np.ndarray, steps: int, rate: float, seed: int) -> np.ndarray:
+    def engine(
+        gradients: np.ndarray,
+        steps: int,
+        rate: float,
+        seed: int | None,
+        public_count: int | None = None,
+    ) -> np.ndarray:
         rows, dim = gradients.shape
-        grid = _mechanism(rate, steps).grid(dim, rows)
-        source = SecureSource(rows, rate, np.full(dim, SIGMA * grid.points), Passes(rows, 1), seed)
+        mechanism = _mechanism(rate, steps)
+        grid = mechanism.grid(dim, public_count or rows)
+        passes = usual_passes(public_count or rows, rate, 10**6)
+        source = SecureSource(rows, rate, mechanism.noise_scale(grid, dim), passes, seed)
         # Chunks of fifty, as a fit streams them: a generator restarted per chunk would show.
         chunks = [source.chunk(number, 50) for number in range(steps // 50)]
-        return np.concatenate([np.asarray(run(np.float32(gradients), grid, c)) for c in chunks])
+        needed = [passes.enough_for(int(chunk.size.max())) for chunk in chunks]
+        table = np.float32(gradients)
+        return np.concatenate(
+            [np.asarray(run(each, table, grid, c)) for each, c in zip(needed, chunks, strict=True)]
+        )
 
     return engine
 

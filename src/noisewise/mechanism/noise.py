@@ -170,9 +170,10 @@ class SecureSource:
         offset = np.concatenate([[0], ends[:-1]])
         size = ends - offset
         # A constant and public length keeps one compiled program; a rare longer chunk gets a
-        # longer array. Behind the last batch, room for its passes to read on.
+        # multiple of it. Behind the last batch, room for its passes to read on.
         needed = self._passes.enough_for(int(size.max()))
-        length = max(steps * self._passes.room, len(places)) + needed.room
+        usual = steps * self._passes.room
+        length = usual * max(1, math.ceil(len(places) / usual)) + needed.room
         indices = np.zeros(length, dtype=np.int32)
         indices[: len(places)] = places - np.repeat(self._true_count * np.arange(steps), size)
         normals = noise_generator.standard_normal((steps, len(self._noise_scale)))
