@@ -88,7 +88,8 @@ def paper_expression(
     ridge: float,
     failure: float = 0.05,
 ) -> float:
-    """The right-hand side of DP-SEP eq. 8 (Theorem 4.1), for a precision proportional to the identity.
+    """The right-hand side of DP-SEP eq. 8 (Theorem 4.1), for precisions proportional to the
+    identity.
 
     ``failure`` is d exp(-M^2/2v), the probability with which the bound on the noise's eigenvalues
     fails; v = d noise^2 for symmetric noise. Not a number where the paper's h is not positive: the
