@@ -88,7 +88,7 @@ def paper_expression(
     ridge: float,
     failure: float = 0.05,
 ) -> float:
-    """The right-hand side of DP-SEP eq. 8 (Theorem 4.1), for a precision that is a multiple of the
+    """The right-hand side of DP-SEP eq. 8 (Theorem 4.1), for precisions proportional to the
     identity.
 
     ``failure`` is d exp(-M^2/2v), the probability with which the bound on the noise's eigenvalues

@@ -14,20 +14,17 @@ from noisewise.posterior.trace_model import Priors, TraceModel
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+    Vector = Float[Array, " dim"]
+
 __all__ = ["curvature_of", "log_likelihood", "log_posterior", "trace_log_likelihood"]
 
 
-def curvature_of(priors: Priors, free: Float[Array, " dim"]) -> Float[Array, " dim"]:
+def curvature_of(priors: Priors, free: Vector) -> Vector:
     """The curvature a of the free parameter v."""
     return jnp.exp(free) if priors.curvature_map == "exp" else jax.nn.softplus(free)
 
 
-def log_likelihood(
-    model: TraceModel,
-    free: Float[Array, " dim"],
-    extra: Float[Array, " dim"],
-    optimum: Float[Array, " dim"],
-) -> Float[Array, " dim"]:
+def log_likelihood(model: TraceModel, free: Vector, extra: Vector, optimum: Vector) -> Vector:
     """log p(gradients | v, s, phi*), per coordinate, from the sufficient statistics."""
     stats = model.statistics
     slope = model.sampling_rate * curvature_of(model.priors, free)
@@ -38,11 +35,7 @@ def log_likelihood(
 
 
 def trace_log_likelihood(
-    model: TraceModel,
-    steps: FullTrace,
-    free: Float[Array, " dim"],
-    extra: Float[Array, " dim"],
-    optimum: Float[Array, " dim"],
+    model: TraceModel, steps: FullTrace, free: Vector, extra: Vector, optimum: Vector
 ) -> Float[Array, ""]:
     """The same summed over every step of the kept trace: NA-DPVI eq. 20 taken literally."""
     slope = model.sampling_rate * curvature_of(model.priors, free)
@@ -51,12 +44,7 @@ def trace_log_likelihood(
     return -0.5 * jnp.sum(jnp.log(variance) + off**2 / variance)
 
 
-def log_posterior(
-    model: TraceModel,
-    free: Float[Array, " dim"],
-    extra: Float[Array, " dim"],
-    optimum: Float[Array, " dim"],
-) -> Float[Array, " dim"]:
+def log_posterior(model: TraceModel, free: Vector, extra: Vector, optimum: Vector) -> Vector:
     """Log posterior density per coordinate, up to a constant."""
     prior = model.priors
     quadratic = ((free - prior.curvature_mean) / prior.curvature_sd) ** 2

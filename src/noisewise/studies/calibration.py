@@ -158,7 +158,7 @@ def _fit(
 def _posterior_probabilities(
     posterior: str | None, fitted: _Fitted, design: np.ndarray, draws: int
 ) -> tuple[np.ndarray, int]:
-    """Predictive probabilities (fits x test rows, NA-DPVI eq. 29) and how many fits are unsettled."""
+    """Predictive probabilities (fits x test rows, NA-DPVI eq. 29), and number of unsettled fits."""
     assembly, settings, traces = fitted.repeats
     rngs = [np.random.default_rng([7, k]) for k in range(len(traces))]
     outcomes = infer_many(
