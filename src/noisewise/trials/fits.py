@@ -179,8 +179,9 @@ def fit_function(
     schedule = jnp.asarray(ready.block_schedule())
 
     def fit(rows: Rows, initial: Array, key: Array) -> BlockSums:
+        table = target.prepare(rows, ready.frame)
         blocks, _ = run_simulated(
-            ready.program, ready.setting, source, rows, initial, schedule, key
+            ready.program, ready.setting, source, table, initial, schedule, key
         )
         return blocks
 

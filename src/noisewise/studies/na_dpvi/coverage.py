@@ -46,6 +46,7 @@ from noisewise.studies.na_dpvi.experiments import (
 from noisewise.trials import target_for
 
 __all__ = [
+    "REPETITIONS",
     "CoverageMeasure",
     "Fits",
     "experiment_simulator",
@@ -54,7 +55,7 @@ __all__ = [
     "run_cells",
 ]
 
-_REPETITIONS = 20
+REPETITIONS = 20
 _UPPER = 2.0
 """Where the rival clips M1's records: its sampler knows of the clipping."""
 _COVARIATE_BOUND, _OUTCOME_BOUND = 4.0, 5.0
@@ -123,16 +124,16 @@ def measure_coverage(found: Fits, seed: int = 0, levels: np.ndarray = LEVELS) ->
     )
 
 
-def repeated_shares(found: Fits, seed: int, repetitions: int = _REPETITIONS) -> np.ndarray:
+def repeated_shares(found: Fits, seed: int) -> np.ndarray:
     """`tarp_shares` for every repetition's reference points at once (fits x repetitions).
 
     Draws are moved to the centre and squared distances multiplied out, so that all repetitions of
     a fit are one matrix product.
     """
-    rngs = [np.random.default_rng([seed, repetition]) for repetition in range(repetitions)]
+    rngs = [np.random.default_rng([seed, repetition]) for repetition in range(REPETITIONS)]
     zero, one = np.zeros_like(found.truth), np.ones_like(found.truth)
     offsets = np.stack([draw_references(zero, one, rng) for rng in rngs], 1)
-    shares = np.ones((len(found.truth), repetitions))
+    shares = np.ones((len(found.truth), REPETITIONS))
     for fit, (truth, draws, centre) in enumerate(zip(*found[:3], strict=True)):
         if not (np.isfinite(draws).all() and np.isfinite(centre).all()):
             continue  # a failed fit covers nothing: its share stays one

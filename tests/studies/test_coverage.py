@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from noisewise.evaluation import draw_references, tarp_shares
-from noisewise.studies.measures import REPETITIONS, Fits, measure_coverage, repeated_shares
+from noisewise.studies.na_dpvi.coverage import (
+    REPETITIONS,
+    Fits,
+    measure_coverage,
+    repeated_shares,
+)
 
 
 def made_up(width=1.0, shift=0.0, fits=400, dim=2, seed=0):

@@ -1,4 +1,4 @@
-"""The data-sharing study on a small table: its reference, its lanes, its parts and its tables."""
+"""The data-sharing study on a small table: its reference, its parts and its tables."""
 
 from pathlib import Path
 
@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.studies import sharing, sharing_tables
-from noisewise.studies.catalogue import STUDIES
-from noisewise.studies.comparison import ComparisonResult
-from noisewise.studies.downstream import poisson_coefficients, regression_cells
-from noisewise.studies.lanes import Lane, fit_lanes
-from noisewise.studies.poisson_optimum import elbo_gradient, poisson_optimum
-from noisewise.studies.repeats import calibrated
-from noisewise.studies.rules import Options, Part, joined
-from noisewise.studies.sharing_claims import DATA_SHARING
+from noisewise.studies.core.comparison import ComparisonResult
+from noisewise.studies.core.lines import joined
+from noisewise.studies.core.study import Column, Options, Part
+from noisewise.studies.dpvim import sharing, sharing_tables
+from noisewise.studies.dpvim.common import elbo_gradient, find_optimum
+from noisewise.studies.dpvim.sharing import DATA_SHARING
+from noisewise.studies.dpvim.sharing_tables import poisson_coefficients, regression_cells
 
 ISRAEL = Path(__file__).parents[3] / "shared" / "data" / "israel-covid-tests"
-OPTIONS = Options(("natural", "aligned"), (1.0,), 2, 1, 100, 1, None)
+OPTIONS = Options(
+    methods=("natural", "aligned"), columns=(Column(1.0),), fits=2, epochs=1, draws=100
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def small():
     table = sharing_tables.SharingTable(schema, "t", codes)
     cells = regression_cells(table.model(), codes)
     noise = {(1.0, steps): 1.0 for steps in (100, 200, 400)}
-    yield sharing.Prepared(table, poisson_optimum(cells), poisson_coefficients(cells)[0], noise)
+    yield sharing.Prepared(table, find_optimum(cells), poisson_coefficients(cells)[0], noise)
     patch.undo()
 
 
@@ -68,7 +68,7 @@ def test_cells_are_sufficient_for_the_regression(small):
 def lines(small):
     parts = [Part("natural", "starts"), Part("aligned", "starts")]
     parts += [Part("aligned", which) for which in ("lengths_2", "lengths_1", "downstream")]
-    return joined(line for part in parts for line in sharing.run(part, OPTIONS, small))
+    return joined(line for part in parts for line in DATA_SHARING.run(part, OPTIONS, small))
 
 
 def test_every_panel_of_these_rules_is_filled(lines):
@@ -90,9 +90,9 @@ def test_every_panel_of_these_rules_is_filled(lines):
 
 
 def test_the_claims_are_checked_and_written(lines, tmp_path):
-    study = STUDIES["data-sharing"].with_methods(("natural", "aligned"))
+    study = DATA_SHARING.with_methods(("natural", "aligned"))
     about = {"fits": 2, "epochs": 1, "seed": 1, "device": "cpu", "seconds": 1.0}
-    result = ComparisonResult(study, DATA_SHARING, tuple(lines), about)
+    result = ComparisonResult(study, tuple(lines), about)
     held = [verdict.held for verdict in result.verdicts]
     assert held[:2] == [None, None]  # vanilla was not run
     assert held[5] in (True, False)
@@ -100,21 +100,6 @@ def test_the_claims_are_checked_and_written(lines, tmp_path):
     assert DATA_SHARING.claims[5].check(worse).held is False
     for path in result.save(tmp_path):
         assert path.stat().st_size > 1000
-
-
-def test_a_lane_that_is_cut_off_is_the_beginning_of_a_longer_one(small, monkeypatch):
-    """As on a GPU, where all lanes run to the end of the longest."""
-    target, rows = small.table.built(), small.table.rows()
-    settings = sharing.rule_settings("aligned", 2.0, 0.1, 20)
-    mechanism = calibrated(settings, 1.0, 1e-3, 1.0)
-    start = np.full(target.dim, 0.1)
-    lanes = [Lane(settings, mechanism, start, blocks, 5) for blocks in (2, 4)]
-    monkeypatch.setattr("noisewise.studies.lanes.jax.default_backend", lambda: "gpu")
-    short, long = fit_lanes(target, rows, lanes, 5)
-    assert short.block_count == 2
-    assert long.block_count == 4
-    assert np.allclose(short.last, long.blocks.start[2])
-    assert np.abs(np.asarray(long.last) - short.last).max() > 1e-5
 
 
 def test_the_israeli_table():

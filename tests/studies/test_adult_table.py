@@ -8,7 +8,7 @@ import pytest
 from noisewise import NoisewiseError
 from noisewise.models import bind
 from noisewise.models.glm import logistic
-from noisewise.studies.adult import (
+from noisewise.studies.core.adult import (
     authors_design,
     declared_arrays,
     declared_schema,

@@ -1,4 +1,4 @@
-"""Lines, the claims that are checked on them, and the runner around both, with made-up figures."""
+"""Lines, the claims that are checked on them, and the runner around both, with invented figures."""
 
 import json
 from dataclasses import replace
@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 from noisewise import NoisewiseError
-from noisewise.studies import STUDIES
-from noisewise.studies.claims import lies_beyond, reaches, stays_above
-from noisewise.studies.comparisons import COMPARISONS
-from noisewise.studies.rules import (
+from noisewise.studies import STUDIES, run, run_study
+from noisewise.studies.core.comparison import Comparison
+from noisewise.studies.core.lines import (
     Claim,
-    Comparison,
     Line,
     Panel,
-    Part,
     joined,
+    lies_beyond,
+    reaches,
+    stays_above,
 )
-from noisewise.studies.runner import run, run_study
+from noisewise.studies.core.study import Part
 
 
 def line(name, *levels, x=(1.0, 2.0), spread=0.1, panel="error"):
     """Three repeats around each level."""
     values = np.array(levels)[:, None] + spread * np.array([-1.0, 0.0, 1.0])
-    return Line(panel, name, x, values)
+    return Line(panel=panel, name=name, x=x, values=values)
 
 
 def test_means_and_errors_are_over_repeats():
@@ -82,7 +82,12 @@ def test_pieces_of_a_curve_are_joined_in_order():
 
 
 def test_medians_come_with_quartiles_and_outlast_one_bad_fit():
-    found = Line("error", "dp-sep", (1.0, np.inf), np.array([[5.0, 1, 2, 3, 400], [0.5] * 5]))
+    found = Line(
+        panel="error",
+        name="dp-sep",
+        x=(1.0, np.inf),
+        values=np.array([[5.0, 1, 2, 3, 400], [0.5] * 5]),
+    )
     np.testing.assert_array_equal(found.summary("median"), [[3, 0.5], [2, 0.5], [5, 0.5]])
     assert found.shown_at(0, "median") == "3 (2 to 5)"
     assert found.shown_at(1, "mean") == "0.5 ± 0"
@@ -118,7 +123,7 @@ RUNS: list[Part] = []
 
 
 def _parts(options):
-    return [Part(rule, "a") for rule in options.rules]
+    return [Part(rule, "a") for rule in options.methods]
 
 
 def _prepare(options):
@@ -128,25 +133,27 @@ def _prepare(options):
 def _run(part, options, levels):
     RUNS.append(part)
     rng = np.random.default_rng(options.seed)
-    values = levels[part.rule] / np.array(options.epsilons)[:, None] + rng.normal(
+    values = levels[part.method] / np.array(options.epsilons)[:, None] + rng.normal(
         0, 0.01, (len(options.epsilons), options.fits)
     )
-    dots = Line("dots", part.rule, (1.0,), values[:1])
+    curve = Line(panel="curves", name=part.method, x=options.epsilons, values=values)
     return [
-        Line("curves", part.rule, options.epsilons, values),
-        Line("curves", "baseline", options.epsilons, 3 + 0 * values, dashed=True),
-        dots,
+        curve,
+        curve._replace(name="baseline", values=3 + 0 * values, dashed=True),
+        curve._replace(panel="dots", x=(1.0,), values=values[:1]),
     ]
 
 
 @pytest.fixture
-def study(monkeypatch):
-    """A study whose fits are made up, so that only the runner is at work."""
-    comparison = Comparison(
+def study():
+    """A study whose fits are invented, so that only the runner is at work."""
+    RUNS.clear()
+    invented = replace(
+        STUDIES["full-rank"],
         panels=(
-            Panel("curves", "Curves", "ε", "error", log_x=True, log_y=True),
-            Panel("dots", "Dots", "ε", "error"),
-            Panel("never", "Not run", "ε", "error"),
+            Panel(name="curves", title="Curves", x="ε", y="error", log_x=True, log_y=True),
+            Panel(name="dots", title="Dots", x="ε", y="error"),
+            Panel(name="never", title="Not run", x="ε", y="error"),
         ),
         parts=_parts,
         prepare=_prepare,
@@ -156,11 +163,9 @@ def study(monkeypatch):
             Claim("vanilla is best", lies_beyond("curves", "vanilla", ("aligned",))),
             Claim("natural is best", lies_beyond("curves", "natural", ("aligned",))),
         ),
-        notes=("Made up.",),
+        notes=("Invented.",),
     )
-    monkeypatch.setitem(COMPARISONS, "full-rank", comparison)
-    RUNS.clear()
-    return STUDIES["full-rank"].at((1.0, 4.0))
+    return invented.at((1.0, 4.0))
 
 
 def test_files_hold_what_was_measured_and_which_claims_held(study, tmp_path):
@@ -177,26 +182,22 @@ def test_files_hold_what_was_measured_and_which_claims_held(study, tmp_path):
     assert "- held: aligned is best (2 of 2 comparisons" in table
     assert "- NOT held: vanilla is best (0 of 2 comparisons" in table
     assert "- not checked: natural is best (not run: natural)" in table
-    assert "Made up." in table
+    assert "Invented." in table
     assert "Means over 3 repeats" in table
     assert picture.stat().st_size > 10_000
 
 
-def test_the_papers_figures_stand_beside_ours_and_hidden_panels_in_the_file_alone(
-    study, tmp_path, monkeypatch
-):
-    before = COMPARISONS["full-rank"]
+def test_the_papers_figures_stand_beside_ours_and_hidden_panels_in_the_file_alone(study, tmp_path):
     printed = {"vanilla": {1.0: 2.5}, "baseline": {4.0: (3.0, 0.25)}}
-    curves = before.panels[0]._replace(paper=printed, middle="median")
+    curves = study.panels[0]._replace(paper=printed, middle="median")
 
-    def draw_more(result, folder):
-        (folder / "more.txt").write_text(f"{len(result.lines)} lines")
+    def draw_more(lines, seed, folder):
+        (folder / "more.txt").write_text(f"{len(lines)} lines")
         return [folder / "more.txt"]
 
-    panels = (curves, before.panels[1]._replace(shown=False))
-    changed = replace(before, panels=panels, repeats="tables", draw_more=draw_more)
-    monkeypatch.setitem(COMPARISONS, "full-rank", changed)
-    result = run(study, fits=3, epochs=5, jobs=1)
+    panels = (curves, study.panels[1]._replace(shown=False))
+    changed = replace(study, panels=panels, repeats="tables", draw_more=draw_more)
+    result = run(changed, fits=3, epochs=5, jobs=1)
     data, text, _, more = result.save(tmp_path)
     table = text.read_text()
     assert "| error, by ε: ours [paper's] | 1 | 4 |" in table
@@ -254,9 +255,9 @@ def test_mistakes_get_one_line():
         run_study("table1", epochs=3)
 
 
-def test_every_comparison_of_the_catalogue_is_there():
-    named = {name for name, study in STUDIES.items() if study.kind == "comparison"}
-    assert named == set(COMPARISONS)
-    assert all(STUDIES[name].epochs for name in named)
+def test_every_comparison_of_the_catalogue_has_epochs():
+    compared = {name for name, study in STUDIES.items() if isinstance(study, Comparison)}
+    assert compared == {name for name, study in STUDIES.items() if study.epochs}
+    assert len(compared) == 6
     with pytest.raises(NoisewiseError, match="fits must be"):
         run(replace(STUDIES["full-rank"], fits=1), fits=1)

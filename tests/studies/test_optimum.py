@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise import NoisewiseError
-from noisewise.studies.logistic_optimum import Optimum, elbo_gradient, logistic_optimum
+from noisewise.studies.dpvim.common import Logistic, Optimum, elbo_gradient, find_optimum
 
 ROWS, DIM = 400, 4
 
@@ -35,25 +35,25 @@ def test_autodiff_of_the_elbo_agrees_and_vanishes_at_the_optimum(table):
     design, outcome = (jnp.asarray(each) for each in table)
     half = jax.random.normal(jax.random.PRNGKey(1), (10_000, DIM))
     draws = jnp.concatenate([half, -half])
-    found = logistic_optimum(*table)
+    found = find_optimum(Logistic(*table))
     gradient = jax.jit(jax.grad(elbo))
     here = gradient((jnp.asarray(found.mean), jnp.asarray(found.sd)), design, outcome, draws)
     scaled = [np.asarray(part) * found.sd for part in here]  # per sd moved
     assert np.abs(scaled).max() < 0.05
     away = Optimum(found.mean + 0.3 * found.sd, found.sd * 1.3)
     there = gradient((jnp.asarray(away.mean), jnp.asarray(away.sd)), design, outcome, draws)
-    expected = elbo_gradient(*table, away)
+    expected = elbo_gradient(Logistic(*table), away)
     for auto, ours in zip(there, expected, strict=True):
         np.testing.assert_allclose(np.asarray(auto) * away.sd, ours * away.sd, atol=0.05)
         assert np.abs(ours * away.sd).max() > 0.2
 
 
 def test_its_own_gradient_is_zero(table):
-    by_mean, by_sd = elbo_gradient(*table, logistic_optimum(*table))
+    by_mean, by_sd = elbo_gradient(Logistic(*table), find_optimum(Logistic(*table)))
     assert np.abs(by_mean).max() < 1e-5
     assert np.abs(by_sd).max() < 1e-4
 
 
 def test_a_table_that_is_not_numbers_is_refused():
     with pytest.raises(NoisewiseError, match="was not found in 200 rounds"):
-        logistic_optimum(np.full((5, 2), np.nan), np.ones(5))
+        find_optimum(Logistic(np.full((5, 2), np.nan), np.ones(5)))

@@ -7,8 +7,7 @@ import pytest
 
 from noisewise.models import Target, build_target, identity_frame
 from noisewise.planning import row_view
-from noisewise.studies.experiments import EXPERIMENTS
-from noisewise.studies.models import log_ratios, softplus_inverse
+from noisewise.studies.na_dpvi.experiments import EXPERIMENTS, log_ratios, softplus_inverse
 
 
 def targets(name):
