@@ -24,7 +24,7 @@ from noisewise.models import build_target
 from noisewise.models.conjugate import beta_bernoulli
 from noisewise.models.glm import logistic
 from noisewise.planning import first_guess, row_view, simulator
-from noisewise.studies.measures import Fits, measure_coverage
+from noisewise.studies.na_dpvi.coverage import Fits, measure_coverage
 
 DELTA = 1e-5
 _UNIT = float(np.log(np.expm1(1.0)))

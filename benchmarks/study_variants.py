@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from noisewise.mechanism import Budget
-from noisewise.models import build_target
-from noisewise.planning import row_view, simulator
-from noisewise.studies.experiments import AUTHORS_NOISE, DELTA, EXPERIMENTS, ROWS
-from noisewise.studies.measures import Fits, measure_coverage
+from noisewise.studies.na_dpvi.coverage import Fits, experiment_simulator, measure_coverage
+from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, EXPERIMENTS
 
 VARIANTS: tuple[tuple[str, float, str, dict[str, Any]], ...] = (
     ("gamma-exponential", 0.1, "as in the authors' code", {}),
@@ -47,13 +45,9 @@ def main() -> None:
         over = dict(changed)
         noise = over.pop("noise", AUTHORS_NOISE[epsilon])
         experiment = EXPERIMENTS[name]
-        view = row_view(
-            experiment.model, experiment.schema, experiment.target, None, experiment.sample
-        )
-        target = build_target(experiment.model, view.simulate(np.random.default_rng(0), 4))
         settings = replace(experiment.authors_settings(), **over)
         budget = Budget(epsilon=epsilon, delta=DELTA)
-        ready = simulator(target, view, settings, ROWS, budget, noise_multiplier=noise)
+        ready = experiment_simulator(experiment, experiment.model, settings, budget, noise)
         found = ready.run(range(asked.fits), draws=asked.draws, seed=1)
         fits = Fits(found.truth, found.draws, found.tail_mean)
         measured = measure_coverage(fits, asked.references)

@@ -22,6 +22,7 @@ STREET = [
     "prediction",
     "storage",
     "evaluation",
+    "trials",
     "planning",
     "validation",
     "account",
@@ -71,6 +72,16 @@ def test_imports_go_up_the_street_only(path):
     assert here in STREET
     for imported in top_level_imports(path):
         assert STREET.index(imported) <= STREET.index(here), f"{here} imports {imported}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "studies").rglob("*.py")), ids=lambda p: p.stem)
+def test_studies_know_their_paper_and_the_core_only(path):
+    """From the core to the papers to the catalogue, imports inside functions included."""
+    paper = path.relative_to(ROOT / "studies").parts[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        module = (getattr(node, "module", None) or "").split(".")
+        if module[:2] == ["noisewise", "studies"] and paper != "__init__.py":
+            assert module[2] in ("core", paper), f"{paper} imports {module[2]}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))

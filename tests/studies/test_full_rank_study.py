@@ -6,10 +6,16 @@ import pytest
 from noisewise import NoisewiseError
 from noisewise.models import build_target
 from noisewise.models.glm import GlmTarget
-from noisewise.studies.correlated import correlation_matrix, regression_tables
-from noisewise.studies.full_rank import FULL_RANK, _tables, laplace_guide, predictive_log_likelihood
-from noisewise.studies.models import GammaNoiseRegression
-from noisewise.studies.rules import Options, Part
+from noisewise.studies.core.study import Column, Options, Part
+from noisewise.studies.dpvim.full_rank import (
+    FULL_RANK,
+    GammaNoiseRegression,
+    correlation_matrix,
+    laplace_guide,
+    predictive_log_likelihood,
+    regression_tables,
+    variant_tables,
+)
 
 
 @pytest.mark.parametrize("dim", [100, 200])
@@ -87,20 +93,21 @@ def test_gradients_of_the_papers_model_are_in_closed_form():
 def test_a_small_run_learns():
     """Three weights, 2000 steps, noise that hardly counts: from scores of a random start to near
     the reference, less what a clip norm of 0.2 does to the noise's estimate."""
-    options = Options(("aligned",), (1.0,), 2, 20, 100, 1, None)
-    fitted, reference = FULL_RANK.run(Part("aligned", "d3-density0.5"), options, (0.3,))
+    options = Options(methods=("aligned",), columns=(Column(1.0),), fits=2, epochs=20)
+    part, noise = Part("aligned", "d3-density0.5"), {(1.0, 2000): 0.3}
+    fitted, reference = FULL_RANK.run(part, options, noise)
     assert fitted.values.shape == (1, 2)
     assert (reference.name, reference.dashed) == ("non-private", True)
     assert (fitted.values < reference.values + 0.01).all()
     assert (fitted.values > reference.values - 0.7).all()
     starts = np.random.default_rng([1, 2]).uniform(-2, 2, (2, 4))
-    test = _tables("d3-density0.5", 1).test
+    test = variant_tables("d3-density0.5", 1).test
     scores = [predictive_log_likelihood(start, 0.01 * np.eye(4), test) for start in starts]
     assert (fitted.values[0] > np.array(scores) + 0.5).all()
 
 
 def test_the_papers_four_panels():
-    options = Options(("vanilla", "aligned"), (1.0,), 2, 20, 100, 1, None)
+    options = Options(methods=("vanilla", "aligned"), columns=(Column(1.0),), fits=2, epochs=20)
     parts = FULL_RANK.parts(options)
     assert len(parts) == 8
     assert {part.variant for part in parts} == {panel.name for panel in FULL_RANK.panels}

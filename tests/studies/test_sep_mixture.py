@@ -6,27 +6,34 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from noisewise.studies import STUDIES, ComparisonResult, sep_mixture_fits
-from noisewise.studies.cluster_figure import draw_clusters
-from noisewise.studies.mixture_tables import (
+from noisewise.studies.core.lines import Line
+from noisewise.studies.core.study import Column, Options, Part
+from noisewise.studies.dp_sep import mixture_fits
+from noisewise.studies.dp_sep.mixture import (
+    GOALS,
+    SEP_MIXTURE,
+    draw_clusters,
+    measured,
+    one_step,
+)
+from noisewise.studies.dp_sep.mixture_fits import (
     COMPONENTS,
     ROWS,
     SD,
     WIDTH,
+    Fitted,
     MixtureTables,
     Posteriors,
+    Prepared,
     aligned,
     divergences,
     gibbs,
     mixture_tables,
     norms,
 )
-from noisewise.studies.rules import Line, Options, Part
-from noisewise.studies.sep_mixture import _GOALS, SEP_MIXTURE, _measured, _one_step
-from noisewise.studies.sep_mixture_fits import Fitted, Prepared
 
-METHODS = STUDIES["sep-mixture"].methods
-OPTIONS = Options(METHODS, (1.0, 5.0), 2, 100, 100, 1, None)
+METHODS = SEP_MIXTURE.methods
+OPTIONS = Options(methods=METHODS, columns=(Column(1.0), Column(5.0)), fits=2, epochs=100)
 
 
 def apart(distance):
@@ -99,9 +106,9 @@ def test_measures_by_hand():
 
 def test_expectation_propagation_finds_the_reference_and_a_tight_clip_does_not(monkeypatch):
     """Few passes: starts are near, and a record's full step needs no more."""
-    monkeypatch.setattr(sep_mixture_fits, "_EP_PASSES", 3)
-    monkeypatch.setattr(sep_mixture_fits, "_SEP_PASSES", 4)
-    monkeypatch.setattr(sep_mixture_fits, "CLIPS", (1.0,))
+    monkeypatch.setattr(mixture_fits, "_EP_PASSES", 3)
+    monkeypatch.setattr(mixture_fits, "_SEP_PASSES", 4)
+    monkeypatch.setattr(mixture_fits, "CLIPS", (1.0,))
     tables = apart(4.0)
     starts = (tables.centres + 0.3).reshape(2, -1).astype("f4")
     prepared = Prepared(tables, starts, told(tables))
@@ -119,7 +126,7 @@ def test_em_at_a_large_budget_comes_close_and_spends_it():
     tables = apart(2.0)
     starts = (tables.centres + 0.1).reshape(2, -1).astype("f4")
     prepared = Prepared(tables, starts, told(tables))
-    lines = SEP_MIXTURE.run(Part("dp-em"), OPTIONS._replace(epsilons=(30.0,)), prepared)
+    lines = SEP_MIXTURE.run(Part("dp-em"), OPTIONS._replace(columns=(Column(30.0),)), prepared)
     (mean,), (spent,) = _only("mean", lines), _only("spent", lines)
     assert (mean.values < 0.4).all()
     assert spent.x == (30.0,)
@@ -132,7 +139,7 @@ def _only(panel, lines):
 
 def test_the_papers_bound_is_above_the_truth_and_both_grow_with_the_noise():
     reference = told(apart(2.0))
-    low, high = (_one_step(1.0, noise, reference) for noise in (0.5, 2.0))
+    low, high = (one_step(1.0, noise, reference) for noise in (0.5, 2.0))
     for lines in (low, high):
         truth, bound = (next(n for n in lines if n.name == f"{w}, γ = 1") for w in WORDS)
         assert (truth.values > 0).all() and (truth.values < bound.values).all()
@@ -145,15 +152,15 @@ WORDS = ("Monte Carlo", "Theorem 4.1")
 def test_algorithm_three_has_a_part_for_every_budget():
     parts = SEP_MIXTURE.parts(OPTIONS)
     assert [part.label for part in parts] == [*METHODS[:-1], "literal-1", "literal-5"]
-    assert SEP_MIXTURE.parts(OPTIONS._replace(rules=("dp-em",))) == [Part("dp-em")]
+    assert SEP_MIXTURE.parts(OPTIONS._replace(methods=("dp-em",))) == [Part("dp-em")]
 
 
 def goal_lines(factor):
     """DP-SEP at so many times its goals, everything else far away; one fit of five lost its way."""
-    places = tuple(_GOALS)
+    places = tuple(GOALS)
     lines = []
     for which, panel in enumerate(("mean", "covariance")):
-        level = factor * np.array([[figures[which]] for figures in _GOALS.values()])
+        level = factor * np.array([[figures[which]] for figures in GOALS.values()])
         values = level * np.array([0.9, 0.95, 1.0, 1.1, 100.0])
         lines.append(Line(panel, "dp-sep", places, values))
     return lines
@@ -183,10 +190,9 @@ def test_the_cluster_figure_shows_every_method_once(tmp_path):
         Fitted("dp-sep, noise-aware", 1.0, told(tables)),
         Fitted("literal, γ = 1", 1.0, told(tables)),
     ]
-    lines = [line for fitted in fits for line in _measured(fitted, told(tables))]
+    lines = [line for fitted in fits for line in measured(fitted, told(tables))]
     shown = {(line.panel, line.name) for line in lines}
     assert ("mean", "dp-sep") in shown and ("mean", "dp-sep, noise-aware") not in shown
-    result = ComparisonResult(STUDIES["sep-mixture"], SEP_MIXTURE, tuple(lines), {"seed": 1})
-    (path,) = draw_clusters(result, tmp_path)
+    (path,) = draw_clusters(lines, 1, tmp_path)
     assert path.name == "sep-mixture-clusters.png"
     assert path.stat().st_size > 20_000

@@ -8,8 +8,12 @@ import pytest
 
 from noisewise import NoisewiseError
 from noisewise.mechanism import Budget, issue
-from noisewise.studies.regression_tables import private_split, read_tables, standardised_split
-from noisewise.studies.runner import run_study
+from noisewise.studies import run_study
+from noisewise.studies.dp_sep.regression_tables import (
+    private_split,
+    read_tables,
+    standardised_split,
+)
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 ROWS = 240

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from noisewise import NoisewiseError
-from noisewise.studies import STUDIES, run_study
-from noisewise.studies.runner import run
+from noisewise.studies import STUDIES, run, run_study
 
 FITS = 24
 
@@ -84,6 +83,7 @@ def test_mistakes_get_one_line():
 
 def test_figure_one_is_a_line_through_the_optimum(tmp_path):
     found = run_study("figure1", draws=500)
-    assert abs(found.optimum - np.log(np.expm1(4.0))) < 5 * found.optimum_sd
-    assert found.slope == pytest.approx(found.least_squares_slope, rel=0.5)
+    line = found.line
+    assert abs(line.optimum - np.log(np.expm1(4.0))) < 5 * line.optimum_sd
+    assert line.slope == pytest.approx(line.least_squares_slope, rel=0.5)
     assert [path.suffix for path in found.save(tmp_path)] == [".json", ".md", ".png"]

@@ -1,0 +1,151 @@
+"""A table of measures: methods down, columns across, the paper's figures beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noisewise.studies.core.figures import Axes, draw_table
+from noisewise.studies.core.study import (
+    Column,
+    Measure,
+    Options,
+    Outcome,
+    Part,
+    Study,
+    StudyResult,
+    label,
+    markdown_table,
+)
+
+__all__ = ["READINGS", "Cells", "Table", "TableResult", "table_cells", "table_parts"]
+
+READINGS = ("exact", "nuts", "laplace")
+"""Posteriors that read one and the same trace of the authors' DPVI."""
+
+
+def table_parts(options: Options) -> list[Part]:
+    """A column for each method; methods that read the same traces together, and first, for they
+    take longest and no process should end alone with them."""
+    same = [name for name in options.methods if name in (*READINGS, "naive")]
+    groups = ["+".join(same)] if same else []
+    groups += [name for name in options.methods if name not in same]
+    places = range(len(options.columns))
+    return [Part(group, str(place)) for group in groups for place in places]
+
+
+class Cells(NamedTuple):
+    """What a part of a table is."""
+
+    column: Column
+    methods: list[str]
+
+
+def table_cells(part: Part, options: Options) -> Cells:
+    """What `table_parts` put into the part."""
+    return Cells(options.columns[int(part.variant)], part.method.split("+"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Study):
+    """A study whose parts give measures by method."""
+
+    levels: np.ndarray
+    """That curves are given at."""
+    axes: Axes
+    chance: bool = False
+    """Whether the band is known that chance alone has around the curves."""
+
+    def result(
+        self, options: Options, outcomes: dict[Part, Outcome], about: dict[str, Any]
+    ) -> TableResult:
+        """Measures in the order of the study's methods."""
+        measures: list[dict[str, Measure]] = [{} for _ in options.columns]
+        seconds: list[dict[str, float]] = [{} for _ in options.columns]
+        for part, outcome in outcomes.items():
+            measures[int(part.variant)] |= outcome.found
+            seconds[int(part.variant)][part.method] = outcome.seconds
+        ordered = [{name: found[name] for name in options.methods} for found in measures]
+        asked = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
+        return TableResult(self, tuple(ordered), {**asked, **about, "seconds_by_part": seconds})
+
+
+@dataclass(frozen=True, eq=False)
+class TableResult(StudyResult):
+    """Measures by column and method, with what the run was."""
+
+    study: Table
+    measures: tuple[Mapping[str, Measure], ...]
+    """One for each of the study's columns."""
+    about: dict[str, Any]
+    """Settings and times: fits, draws, seed, device, seconds a column."""
+
+    @property
+    def _columns(self) -> list[tuple[Column, Mapping[str, Measure]]]:
+        return list(zip(self.study.columns, self.measures, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "study": self.study.name,
+            "title": self.study.title,
+            "about": self.about,
+            "columns": [
+                {
+                    "label": column.heading,
+                    "epsilon": column.epsilon,
+                    "coordinates": list(column.coordinates),
+                    "paper": column.paper,
+                    "ours": {name: found.to_dict() for name, found in measures.items()},
+                }
+                for column, measures in self._columns
+            ],
+        }
+
+    def to_markdown(self) -> str:
+        """Two tables: the paper's own measure beside its figures, then what that one hides."""
+        return "\n\n".join(
+            [f"### {self.study.title}", self._headline(), self._details(), self._footnote()]
+        )
+
+    def draw(self, path: Path) -> None:
+        """Curves of every method, and their errors."""
+        study = self.study
+        fits = self.about["fits"] if study.chance else None
+        draw_table(study.columns, self.measures, study.levels, study.axes, path, fits)
+
+    def _headline(self) -> str:
+        lines = [["RMSE: ours (paper)", *(column.heading for column in self.study.columns)]]
+        for name in self.study.methods:
+            cells = []
+            for column, measures in self._columns:
+                found = measures[name]
+                cell = f"{found.rmse:.3f} ± {found.rmse_sd:.3f}"
+                if name in column.paper:
+                    mean, sd = column.paper[name]
+                    cell += f" ({mean:.3f} ± {sd:.3f})"
+                cells.append(cell)
+            lines.append([label(name), *cells])
+        return markdown_table(lines)
+
+    def _details(self) -> str:
+        rows = [
+            {"": column.heading, "method": label(name), **measures[name].details()}
+            for column, measures in self._columns
+            for name in self.study.methods
+        ]
+        return markdown_table([list(rows[0]), *(list(row.values()) for row in rows)])
+
+    def _footnote(self) -> str:
+        floors = {f"{found.floor:.3f}" for measures in self.measures for found in measures.values()}
+        about = self.about
+        return (
+            f"K = {about['fits']} fits a column, {about['draws']} draws each, seed "
+            f"{about['seed']}, on {about['device']}: {about['seconds']:.0f} s in all, compilation "
+            "included. "
+            f"Monte Carlo floor of the RMSE: {' to '.join(sorted(floors))}."
+        )

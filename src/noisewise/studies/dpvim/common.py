@@ -1,0 +1,240 @@
+"""What DPVIm's studies share: their settings, and the optimum that private fits aim at.
+
+The optimum is that of the ELBO with a diagonal Gaussian guide, without batch, draw, clip or noise.
+Every expectation in its gradient is one-dimensional, for a record's predictor is Gaussian, so
+Newton's method finds it to double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from noisewise._validate import NoisewiseError
+from noisewise.dpvi import Settings, Trace
+from noisewise.models import Rows
+from noisewise.studies.core.study import Options
+from noisewise.trials import Fit, fit_table, noise_multipliers, target_for
+
+__all__ = [
+    "RATE",
+    "RULES",
+    "Cells",
+    "Logistic",
+    "Noise",
+    "Optimum",
+    "budgets_noise",
+    "elbo_gradient",
+    "find_optimum",
+    "fit_budgets",
+    "rule_settings",
+    "softplus",
+]
+
+RULES = ("vanilla", "preconditioned", "natural", "aligned", "aligned_natural")
+RATE = 0.01
+_SLOPE = 0.05
+"""A tail whose drift is below this has converged (DPVIm sec. 4.3)."""
+_NODES = 24
+_ROUNDS = 200
+_TOLERANCE = 1e-6
+
+
+def softplus(free: np.ndarray) -> np.ndarray:
+    """Sds of a guide from its free parameters: log(1 + exp(free)), without overflow."""
+    return np.logaddexp(0.0, free)
+
+
+def rule_settings(
+    rule: str, *, clip_norm: float, initial_sd: float, steps: int, guide: str = "diagonal"
+) -> Settings:
+    """DPVIm App. F: Adam at 1e-3, sampling rate 0.01, one draw, the prior inside the clip.
+
+    Args:
+        rule: which gradients are released.
+        clip_norm: of a record's gradient.
+        initial_sd: of the guide.
+        steps: of the fit.
+        guide: ``diagonal`` or ``full_rank``.
+    """
+    return Settings(
+        rule=rule,
+        guide=guide,
+        clip_norm=clip_norm,
+        precondition="slope" if rule == "preconditioned" else 1.0,
+        sampling_rate=RATE,
+        steps=steps,
+        guide_draws=1,
+        learning_rate=1e-3,
+        initial_free_scale=float(initial_sd + np.log(-np.expm1(-initial_sd))),
+        clip_prior=True,
+        full_curvature=False,
+        slope_threshold=_SLOPE,
+    )
+
+
+Noise = dict[tuple[float, int], float]
+"""Noise multipliers by epsilon and number of steps, which are all that they depend on."""
+
+
+def budgets_noise(options: Options, rows: int) -> Noise:
+    """Of every budget at the study's length, with delta 1/N."""
+    wanted = [(epsilon, round(options.epochs / RATE)) for epsilon in options.epsilons]
+    return noise_multipliers(RATE, wanted, delta=1 / rows)
+
+
+def fit_budgets(
+    model: Callable[..., Any],
+    rows: Rows,
+    settings: Settings,
+    options: Options,
+    noise: Noise,
+    starts: Callable[[int], np.ndarray],
+) -> list[list[Trace]]:
+    """Traces of private fits by budget, repeat by repeat.
+
+    Args:
+        model: what is fitted.
+        rows: the table.
+        settings: of every fit.
+        options: budgets, number of repeats, seed.
+        noise: multipliers.
+        starts: from the number of coordinates to initial means (repeats x coordinates).
+    """
+    target = target_for(model, rows)
+    keys = jax.random.split(jax.random.PRNGKey(options.seed), options.fits)
+    repeats = list(zip(keys, starts(target.dim), strict=True))
+    fits = [
+        Fit(settings, noise[epsilon, settings.steps], key, start)
+        for epsilon in options.epsilons
+        for key, start in repeats
+    ]
+    traces = [fitted.trace for fitted in fit_table(target, rows, fits)]
+    count = options.fits
+    return [traces[first : first + count] for first in range(0, len(traces), count)]
+
+
+class Optimum(NamedTuple):
+    """Means and standard deviations of the guide."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+
+class Regression(Protocol):
+    """A regression whose expectations under a Gaussian guide are known; weights are N(0, I)."""
+
+    @property
+    def design(self) -> np.ndarray:
+        """Rows x coefficients."""
+
+    def start(self) -> np.ndarray:
+        """Means to begin with."""
+
+    def expectations(self, at: Optimum) -> tuple[np.ndarray, np.ndarray]:
+        """Per row, the outcome minus its expectation, and the curvature by the predictor."""
+
+    def descends(self, at: Optimum, move: np.ndarray) -> bool:
+        """Whether the ELBO falls when the means move so."""
+
+
+class Logistic(NamedTuple):
+    """y ~ Bernoulli(sigmoid(X w)); expectations are by quadrature."""
+
+    design: np.ndarray
+    outcome: np.ndarray
+
+    def start(self) -> np.ndarray:
+        """No effects."""
+        return np.zeros(self.design.shape[1])
+
+    def expectations(self, at: Optimum) -> tuple[np.ndarray, np.ndarray]:
+        """Of sigmoid and its derivative."""
+        centre, spread = self.design @ at.mean, np.sqrt(self.design**2 @ at.sd**2)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        expected, slope = np.zeros(len(centre)), np.zeros(len(centre))
+        for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+            probability = 0.5 * (1 + np.tanh(0.5 * (centre + node * spread)))
+            expected += weight * probability
+            slope += weight * probability * (1 - probability)
+        return self.outcome - expected, slope
+
+    def descends(self, at: Optimum, move: np.ndarray) -> bool:
+        """Full steps converge, for the log-likelihood's curvature is bounded."""
+        return False
+
+
+class Cells(NamedTuple):
+    """y ~ Poisson(exp(X w)) on categories, rows alike put together: sufficient for the regression.
+
+    E[exp(x w)] of a Gaussian w is exp(x m + x^2 s^2 / 2). In the mixture the regression's
+    likelihood has no parameter in common with the rest, so its optimum is its part of the
+    mixture's, whatever the components do.
+    """
+
+    design: np.ndarray
+    """Cells x coefficients."""
+    rows: np.ndarray
+    """How many records have these categories."""
+    total: np.ndarray
+    """The sum of their counts."""
+
+    def start(self) -> np.ndarray:
+        """The mean rate in the intercept, no effects."""
+        mean = np.zeros(self.design.shape[1])
+        mean[0] = np.log(max(self.total.sum(), 0.5) / self.rows.sum())
+        return mean
+
+    def _rates(self, at: Optimum) -> np.ndarray:
+        """Expected counts of the cells."""
+        return self.rows * np.exp(self.design @ at.mean + 0.5 * (self.design**2 @ at.sd**2))
+
+    def expectations(self, at: Optimum) -> tuple[np.ndarray, np.ndarray]:
+        """A count's variance is its expectation."""
+        rate = self._rates(at)
+        return self.total - rate, rate
+
+    def descends(self, at: Optimum, move: np.ndarray) -> bool:
+        """By the ELBO as far as it depends on the means."""
+        return self._elbo(Optimum(at.mean + move, at.sd)) < self._elbo(at)
+
+    def _elbo(self, at: Optimum) -> float:
+        with np.errstate(over="ignore"):
+            rates = self._rates(at).sum()
+        return float(self.total @ (self.design @ at.mean) - rates - 0.5 * at.mean @ at.mean)
+
+
+def find_optimum(regression: Regression) -> Optimum:
+    """Maximise the ELBO of a regression, w ~ N(0, I), q(w) = N(mean, diag(sd^2)).
+
+    Newton steps in the means, halved while the ELBO falls; the sds follow from the curvature,
+    sd_j^-2 = 1 + sum_i x_ij^2 E[curvature], which is the stationarity of the ELBO in them.
+    """
+    wide = regression.design
+    at = Optimum(regression.start(), np.full(wide.shape[1], 0.1))
+    for _ in range(_ROUNDS):
+        residual, curvature = regression.expectations(at)
+        gradient = wide.T @ residual - at.mean
+        sd = (1 + curvature @ wide**2) ** -0.5
+        if np.abs(gradient).max() < _TOLERANCE and np.abs(sd / at.sd - 1).max() < _TOLERANCE:
+            return at
+        hessian = (wide * curvature[:, None]).T @ wide + np.eye(len(at.mean))
+        move = np.linalg.solve(hessian, gradient)
+        while regression.descends(at, move) and abs(move).max() > 1e-12:
+            move = move / 2
+        at = Optimum(at.mean + move, sd)
+    raise NoisewiseError(
+        f"the non-private optimum was not found in {_ROUNDS} rounds: the table may be degenerate"
+    )
+
+
+def elbo_gradient(regression: Regression, at: Optimum) -> Optimum:
+    """Gradient of the ELBO by means and sds: zero at the optimum."""
+    residual, curvature = regression.expectations(at)
+    wide = regression.design
+    return Optimum(
+        mean=wide.T @ residual - at.mean, sd=1 / at.sd - at.sd * (1 + curvature @ wide**2)
+    )
