@@ -4,9 +4,9 @@
 
 is the independent columns' distribution tilted towards the moments of the features f. Weighted
 independent rows would leave a handful of rows with all the weight where columns are tied closely, so
-rows are drawn instead: many Markov chains at once, one Gibbs step a column, while a and L move
-until the chains' marginals and moments are as wanted (stochastic approximation; the problem is
-concave). Noise in a moment is slack: with noise sd s, and a pair of columns whose moments differ from
+rows are drawn instead: many Markov chains at once, one Gibbs step a column, while a keeps them at
+the marginals and L moves until their moments are as wanted (stochastic approximation; the problem
+is concave). Noise in a moment is slack: with noise sd s, and a pair of columns whose moments differ from
 independence by tau beyond their noise, L is shrunk by s^2/tau^2, the posterior mode under
 L ~ N(0, tau^2 / V). A pair that noise explains is left independent.
 """
@@ -24,38 +24,70 @@ __all__ = ["Dependence", "fit_dependence", "independent_states"]
 _CHAINS = 4096
 _ROUNDS = 200
 _SPEEDS = (0.4, 0.05)
-_MARGINAL_SPEED = 0.5
-_EMPTY = 1e-9
+_MATCHINGS = 2
+_EMPTY = 1e-12
 _MOST_DOUBT = 1.0
+_WIDEST = 4.0
+"""Largest prior variance of a coupling: e to the fourth is two sds of an odds ratio."""
+_LONGEST = 1.0
 
 
 class Dependence(NamedTuple):
     """The fitted distribution."""
 
     features: Features
-    fields: tuple[np.ndarray, ...]
-    """a: log weight of each state of each column; minus infinity where nobody is."""
+    shares: tuple[np.ndarray, ...]
     couplings: np.ndarray
     """L, over all features; symmetric, with empty diagonal blocks."""
+    doubt: np.ndarray
+    """Sd of what noise leaves open of L along ``basis``."""
+    basis: np.ndarray
 
-    def sweep(self, rng: np.random.Generator, states: np.ndarray) -> list[np.ndarray]:
-        """One Gibbs step for every column, in place; returns the columns' mean conditional shares,
-        which know the marginals better than the states do."""
-        features = self.features.of(states)
+    def perturbed(
+        self, rng: np.random.Generator, shares: tuple[np.ndarray, ...]
+    ) -> Dependence:
+        """Another draw of the couplings that the noise allows, for other shares."""
+        draw = np.triu(self.doubt * rng.standard_normal(self.doubt.shape), 1)
+        couplings = self.couplings + self.basis @ (draw + draw.T) @ self.basis.T
+        return self._replace(shares=shares, couplings=couplings)
+
+    def sweep(
+        self, rng: np.random.Generator, states: np.ndarray, fields: list[np.ndarray]
+    ) -> None:
+        """One Gibbs step for every column of all chains, in place.
+
+        Before a column is drawn, its fields are moved to where the chains together have its shares:
+        they never stray from the marginals, however strong the couplings become.
+        """
+        centres = np.concatenate(
+            [share @ table for share, table in zip(self.shares, self.features.tables, strict=True)]
+        )
+        off = self.features.of(states) - centres.astype(np.float32)
         couplings = self.couplings.astype(np.float32)
-        found = []
-        for j, block in enumerate(self.features.blocks):
-            pull = features @ couplings[:, block]
-            table = self.features.tables[j].astype(np.float32)
-            logits = pull @ table.T + self.fields[j].astype(np.float32)
-            chances = np.exp(logits - logits.max(1, keepdims=True))
-            chances /= chances.sum(1, keepdims=True)
+        for j, (block, share) in enumerate(zip(self.features.blocks, self.shares, strict=True)):
+            table = (self.features.tables[j] - centres[block]).astype(np.float32)
+            logits = off @ couplings[:, block] @ table.T
+            pull = np.exp(logits - logits.max(1, keepdims=True))
+            chances = _matched(pull, fields[j], share)
             ends = np.cumsum(chances, axis=1)
             ranks = ends < rng.random((len(states), 1), dtype=np.float32) * ends[:, -1:]
             states[:, j] = ranks.sum(1)
-            features[:, block] = table[states[:, j]]
-            found.append(chances.mean(0, dtype=float))
-        return found
+            off[:, block] = table[states[:, j]]
+
+    def start(self) -> list[np.ndarray]:
+        """Weights of the states for the first sweep."""
+        return [share.astype(np.float32) for share in self.shares]
+
+
+def _matched(pull: np.ndarray, field: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Conditional shares (chains x states) whose mean is ``share``; moves ``field`` in place."""
+    for _ in range(_MATCHINGS):
+        chances = pull * field
+        chances /= chances.sum(1, keepdims=True) + _EMPTY
+        now = chances.mean(0)
+        field *= np.where(share > 0, (share + _EMPTY) / (now + _EMPTY), 0.0).astype(np.float32)
+        field /= field.max()
+    return pull * field
 
 
 def independent_states(
@@ -69,42 +101,28 @@ def fit_dependence(
     shares: tuple[np.ndarray, ...],
     pairs: PairMoments,
     rng: np.random.Generator,
-    doubt: np.random.Generator | None = None,
     rounds: int = _ROUNDS,
 ) -> Dependence:
-    """Fields and couplings for these shares and pair moments; with ``doubt``, another draw of the
-    couplings that the noise allows."""
+    """Couplings for these shares and pair moments."""
     features = pairs.features
     basis, powers = _principal(features, shares)
     states = independent_states(shares, rng, _CHAINS)
     slack = _slack(pairs, _moments(features, states), basis, powers)
-    scale = 1 / (powers + slack)
-    shift = np.zeros_like(powers)
-    if doubt is not None:
-        shift = _shift(doubt, powers, slack, pairs.noise_sd)
-    with np.errstate(divide="ignore"):
-        fields = [np.log(share) for share in shares]
-    there = [share > 0 for share in shares]
+    used = np.isfinite(slack)
+    slack = np.where(used, slack, 0.0)
+    total = np.where(used, powers + slack, 1.0)
+    open_ = np.where(used, pairs.noise_sd / np.sqrt(np.where(used, powers, 1.0) * total), 0.0)
     inside = np.zeros_like(powers)
-    for round_ in range(rounds):
-        couplings = basis @ (inside + shift) @ basis.T
-        model = Dependence(features, tuple(fields), couplings)
-        found = model.sweep(rng, states)
-        for field, share, now, here in zip(fields, shares, found, there, strict=True):
-            field[here] += _MARGINAL_SPEED * np.log(
-                (share[here] + _EMPTY) / (now[here] + _EMPTY)
-            ).clip(-1, 1)
-        if doubt is None or round_ < rounds // 2:
-            error = basis.T @ (pairs.moments - _moments(features, states)) @ basis
-            done = round_ / rounds
-            speed = _SPEEDS[0] * (_SPEEDS[1] / _SPEEDS[0]) ** done
-            step = np.where(np.isfinite(slack), error - _finite(slack) * inside, 0.0) * scale
-            inside = inside + speed * step
-    return Dependence(features, tuple(fields), basis @ (inside + shift) @ basis.T)
-
-
-def _finite(slack: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(slack), slack, 0.0)
+    model = Dependence(features, shares, inside, np.minimum(open_, _MOST_DOUBT), basis)
+    fields = model.start()
+    for number in range(rounds):
+        model.sweep(rng, states, fields)
+        error = basis.T @ (pairs.moments - _moments(features, states)) @ basis
+        speed = _SPEEDS[0] * (_SPEEDS[1] / _SPEEDS[0]) ** (number / rounds)
+        step = np.where(used, error - slack * inside, 0.0) / total
+        inside += speed * np.clip(step, -_LONGEST, _LONGEST)
+        model = model._replace(couplings=basis @ inside @ basis.T)
+    return model
 
 
 def _moments(features: Features, states: np.ndarray) -> np.ndarray:
@@ -151,17 +169,9 @@ def _slack(
                 continue
             excess = (off[one, other] ** 2).sum() - noise[one, other][power > 0].sum()
             if excess > 0:
-                tau2 = excess / power.sum()
-                slack[one, other] = np.where(power > 0, pairs.noise_sd**2 / tau2, np.inf)
+                # Among rare levels tau^2 / V would allow couplings of any size.
+                most = np.minimum(excess / power.sum(), _WIDEST * power)
+                slack[one, other] = np.where(
+                    power > 0, pairs.noise_sd**2 / np.maximum(most, 1e-30), np.inf
+                )
     return slack
-
-
-def _shift(
-    rng: np.random.Generator, powers: np.ndarray, slack: np.ndarray, noise_sd: float
-) -> np.ndarray:
-    """A draw of what noise leaves open of the couplings: variance s^2 / (V (V + slack))."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sd = np.where(np.isfinite(slack), noise_sd / np.sqrt(powers * (powers + slack)), 0.0)
-    draw = np.triu(np.minimum(np.nan_to_num(sd, posinf=0.0), _MOST_DOUBT), 1)
-    draw = draw * rng.standard_normal(draw.shape)
-    return draw + draw.T

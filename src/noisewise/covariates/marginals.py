@@ -27,7 +27,6 @@ _POINTS = 400
 _CERTAIN = 8.0
 """Noise sds above zero from which a count's posterior is the noise alone."""
 _FEWEST = 0.25
-_LIKELIEST, _LEAST_LIKELY = 0.95, 0.05
 _ROUNDS = 50
 
 
@@ -87,7 +86,8 @@ def _shares(counts: np.ndarray, noise_sd: float, rng: np.random.Generator | None
 def _posterior(counts: np.ndarray, noise_sd: float) -> tuple[np.ndarray, np.ndarray]:
     """Values that a small count may have, zero first, and their chances (counts x values).
 
-    The chance of zero is the likeliest for the counts together: expectation maximisation.
+    The chance of zero is the likeliest for the counts together, by expectation maximisation, with
+    one empty and one other state on top: a single small count does not say much of it.
     """
     most = max(float(counts.max()), 0.0) + _CERTAIN * noise_sd
     grid = np.concatenate([[0.0], np.geomspace(_FEWEST, most, _POINTS)])
@@ -98,5 +98,5 @@ def _posterior(counts: np.ndarray, noise_sd: float) -> tuple[np.ndarray, np.ndar
         prior = np.append(empty, np.full(_POINTS, (1 - empty) / _POINTS))
         chances = likelihood * prior
         chances /= chances.sum(1, keepdims=True)
-        empty = float(np.clip(chances[:, 0].mean(), _LEAST_LIKELY, _LIKELIEST))
+        empty = float(chances[:, 0].sum() + 1) / (len(counts) + 2)
     return grid, chances

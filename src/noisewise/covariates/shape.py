@@ -13,6 +13,7 @@ from noisewise.covariates.budget import part_of
 from noisewise.covariates.dependence import Dependence, fit_dependence, independent_states
 from noisewise.covariates.marginals import Marginals, release_marginals
 from noisewise.covariates.pairs import PairMoments, release_pairs
+from noisewise.covariates.words import contradictions
 from noisewise.data import Schema, Table
 from noisewise.mechanism import Budget, Release
 from noisewise.models import RowView
@@ -56,8 +57,8 @@ class CovariateShape:
     pairs: PairMoments | None
     seed: int = 0
     """Of the simulation, which is public: the same for everyone who has the shape."""
-    doubt: int | None = None
-    """Which draw of what the noise leaves open; None is the most plausible shape."""
+    doubted: CovariateShape | None = None
+    """The most plausible shape, if this is another draw of what the noise leaves open."""
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -68,7 +69,7 @@ class CovariateShape:
     @cached_property
     def shares(self) -> tuple[np.ndarray, ...]:
         """Share of every state of every column."""
-        rng = None if self.doubt is None else np.random.default_rng([self.seed, self.doubt, 1])
+        rng = None if self.doubted is None else np.random.default_rng([self.seed, 1])
         return self.marginals.shares(rng)
 
     @cached_property
@@ -76,8 +77,10 @@ class CovariateShape:
         """How columns go together; None if that was not bought."""
         if self.pairs is None:
             return None
-        doubt = None if self.doubt is None else np.random.default_rng([self.seed, self.doubt, 2])
-        return fit_dependence(self.shares, self.pairs, np.random.default_rng(self.seed), doubt)
+        if self.doubted is None or self.doubted.dependence is None:
+            return fit_dependence(self.shares, self.pairs, np.random.default_rng(self.seed))
+        rng = np.random.default_rng([self.seed, 2])
+        return self.doubted.dependence.perturbed(rng, self.shares)
 
     @cached_property
     def states(self) -> np.ndarray:
@@ -85,8 +88,9 @@ class CovariateShape:
         rng = np.random.default_rng([self.seed, 3])
         found = independent_states(self.shares, rng, _POOL)
         if self.dependence is not None:
+            fields = self.dependence.start()
             for _ in range(_SETTLE):
-                self.dependence.sweep(rng, found)
+                self.dependence.sweep(rng, found, fields)
         return found
 
     def simulate(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
@@ -106,7 +110,26 @@ class CovariateShape:
 
     def perturbed(self, rng: np.random.Generator) -> CovariateShape:
         """Another shape, as plausible as the noise makes it."""
-        return replace(self, doubt=int(rng.integers(2**31)))
+        likeliest = self.doubted or self
+        return replace(likeliest, seed=int(rng.integers(2**31)), doubted=likeliest)
+
+    def describe(self) -> dict[str, str]:
+        """What was bought and how noisy it is, for certificate and report."""
+        noise = self.marginals.noise_sd
+        found = {
+            "covariates": f"simulated like the data's: counts of {len(self.bins)} columns' values "
+            f"were bought, each with noise of sd {noise:.3g} rows ({noise / self.rows:.2%})"
+        }
+        if self.pairs is not None:
+            found["pairs of covariates"] = (
+                f"their mean products were bought, with noise of sd {self.pairs.noise_sd:.2g} in a "
+                "range of -1 to 1"
+            )
+        return found
+
+    def contradictions(self) -> tuple[str, ...]:
+        """Sentences about columns that are not as the schema declares them."""
+        return contradictions(self.bins, self.shares, self.marginals.noise_sd / self.rows)
 
 
 def _places(rng: np.random.Generator, size: int, n: int) -> np.ndarray:
