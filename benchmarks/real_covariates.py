@@ -2,17 +2,18 @@
 
     python -m benchmarks.real_covariates --data DIR --table adult-six --covariates bought --fits 32
 
-Truths come from the prior, outcomes from the truth on a random part of a real table. Fits are planned
-and read with covariates simulated from the schema ("schema"), from a shape bought with a share of
-the budget ("bought", or "marginals" without pairs), or taken from the whole real table as if it
-were a public sample ("public"). Eight fits at a time share one part of the table and one purchase.
-Seeded: nothing here is a private release.
+Truths come from the prior, outcomes from the truth on a random part of a real table. Fits are
+planned and read with covariates simulated from the schema ("schema"), from a shape bought with a
+share of the budget ("bought", or "marginals" without pairs), or taken from the whole real table as
+if it were a public sample ("public"). Eight fits at a time share one part of the table and one
+purchase. Seeded: nothing here is a private release.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from noisewise.data import Column, Table
 from noisewise.dpvi import BlockSums, Trace
 from noisewise.mechanism import Budget, DeviceSource, Release
 from noisewise.models import RowView, Target, bind, build_target, named_model
-from noisewise.planning.first_guess import first_guess
+from noisewise.planning import first_guess
 from noisewise.planning.trials import Simulator, _keys, _run_group, reference_rows, simulator
 from noisewise.posterior import infer_many
 
@@ -52,6 +53,7 @@ class Case:
     covariates: str
     share: float
     doubts: int
+    distrust: float
     steps: int
 
 
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("--covariates", default="bought", choices=kinds)
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--doubts", type=int, default=0, help="perturbed shapes to read with, too")
+    parser.add_argument("--distrust", type=float, default=0.1, help="of simulated clipping bias")
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--fits", type=int, default=32)
     parser.add_argument("--json", type=Path, help="append the result to this file")
@@ -146,6 +149,7 @@ class _Ready:
             views = [_like(view, shape)]
             rng = np.random.default_rng([12, seed])
             views += [_like(view, shape.perturbed(rng)) for _ in range(case.doubts)]
+        sys.modules["noisewise.planning.first_guess"]._DISTRUST = case.distrust  # type: ignore
         settings = first_guess(target, views[0], rows, budget, steps=case.steps)
         return cls(simulator(target, views[0], settings, rows, budget, releases), views)
 
@@ -229,13 +233,24 @@ def text(found: dict[str, Any]) -> str:
     z_mean, z_sd, inside, error, sd = table.T
     off = np.argsort(-np.abs(np.log(np.maximum(z_sd, 1e-3))) - np.abs(z_mean))
     names = list(found["coordinates"])
-    keys = ("table", "model", "rows", "epsilon", "covariates", "share", "doubts", "fits")
+    keys = (
+        "table",
+        "model",
+        "rows",
+        "epsilon",
+        "covariates",
+        "share",
+        "doubts",
+        "distrust",
+        "fits",
+    )
+    whole, reported = np.sqrt(np.mean(error**2)), np.sqrt(np.mean(sd**2))
     lines = [
         " ".join(f"{key}={found[key]}" for key in keys),
-        f"  95% intervals hold {inside.mean():.3f} (worst {inside.min():.2f}); z sd {z_sd.min():.2f}"
-        f" to {z_sd.max():.2f}, z mean {z_mean.min():.2f} to {z_mean.max():.2f}; error"
-        f" {np.sqrt(np.mean(error**2)):.3f}, reported {np.sqrt(np.mean(sd**2)):.3f}; {found['status']};"
-        f" {found['seconds']} s",
+        f"  95% intervals hold {inside.mean():.3f} (worst {inside.min():.2f}); "
+        f"z sd {z_sd.min():.2f} to {z_sd.max():.2f}, z mean {z_mean.min():.2f} to "
+        f"{z_mean.max():.2f}; error {whole:.3f}, reported {reported:.3f}; {found['status']}; "
+        f"{found['seconds']} s",
     ]
     lines += [
         f"    {names[k]}: z mean {z_mean[k]:.2f}, z sd {z_sd[k]:.2f}, holds {inside[k]:.2f}, error "

@@ -36,10 +36,11 @@ class Covariates(NamedTuple):
         return Schema((*self.columns, *outcome))
 
 
-_ADULT = (
+_ADULT_COLUMNS = (
     "age workclass fnlwgt education education-num marital-status occupation relationship race sex "
     "capital-gain capital-loss hours-per-week native-country income"
-).split()
+)
+_ADULT = _ADULT_COLUMNS.split()
 _ADULT_BOUNDS = {
     "age": (17.0, 90.0),
     "education-num": (1.0, 16.0),

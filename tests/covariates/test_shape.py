@@ -212,10 +212,9 @@ def test_closely_tied_columns_do_not_lose_their_marginals():
     rng = np.random.default_rng(0)
     first = rng.integers(0, 4, ROWS).astype(np.int32)
     names = ("a", "b", "c", "d")
-    schema = Schema(
-        tuple(Column(name=n, kind="category", categories=names) for n in ("one", "two"))
-        + (Column(name="x", kind="real", bounds=(0, 1)), Column(name="y", kind="real", bounds=(0, 1)))
-    )
+    tied = [Column(name=n, kind="category", categories=names) for n in ("one", "two")]
+    reals = [Column(name=n, kind="real", bounds=(0, 1)) for n in ("x", "y")]
+    schema = Schema((*tied, *reals))
     x = rng.random(ROWS)
     arrays = {"one": first, "two": first, "x": x, "y": np.clip(x + rng.normal(0, 0.02, ROWS), 0, 1)}
     table = Table.from_arrays(arrays, schema)

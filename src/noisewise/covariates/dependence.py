@@ -3,11 +3,11 @@
     p(x) ~ exp(sum_j a_j(x_j) + sum_(j<k) f_j(x_j)' L_jk f_k(x_k))
 
 is the independent columns' distribution tilted towards the moments of the features f. Weighted
-independent rows would leave a handful of rows with all the weight where columns are tied closely, so
-rows are drawn instead: many Markov chains at once, one Gibbs step a column, while a keeps them at
-the marginals and L moves until their moments are as wanted (stochastic approximation; the problem
-is concave). Noise in a moment is slack: with noise sd s, and a pair of columns whose moments differ from
-independence by tau beyond their noise, L is shrunk by s^2/tau^2, the posterior mode under
+independent rows would leave a handful with all the weight where columns are tied closely, so rows
+are drawn instead: many Markov chains at once, one Gibbs step a column, while a keeps them at the
+marginals and L moves until their moments are as wanted (stochastic approximation; the problem is
+concave). Noise in a moment is slack: with noise sd s, and moments of a pair of columns that differ
+from independence by tau beyond their noise, L is shrunk by s^2/tau^2, the posterior mode under
 L ~ N(0, tau^2 / V). A pair that noise explains is left independent.
 """
 
@@ -30,6 +30,8 @@ _MOST_DOUBT = 1.0
 _WIDEST = 4.0
 """Largest prior variance of a coupling: e to the fourth is two sds of an odds ratio."""
 _LONGEST = 1.0
+_STANDS_OUT = 4.0
+"""Noise sds; of a thousand products, one in sixteen tables by chance."""
 
 
 class Dependence(NamedTuple):
@@ -43,17 +45,13 @@ class Dependence(NamedTuple):
     """Sd of what noise leaves open of L along ``basis``."""
     basis: np.ndarray
 
-    def perturbed(
-        self, rng: np.random.Generator, shares: tuple[np.ndarray, ...]
-    ) -> Dependence:
+    def perturbed(self, rng: np.random.Generator, shares: tuple[np.ndarray, ...]) -> Dependence:
         """Another draw of the couplings that the noise allows, for other shares."""
         draw = np.triu(self.doubt * rng.standard_normal(self.doubt.shape), 1)
         couplings = self.couplings + self.basis @ (draw + draw.T) @ self.basis.T
         return self._replace(shares=shares, couplings=couplings)
 
-    def sweep(
-        self, rng: np.random.Generator, states: np.ndarray, fields: list[np.ndarray]
-    ) -> None:
+    def sweep(self, rng: np.random.Generator, states: np.ndarray, fields: list[np.ndarray]) -> None:
         """One Gibbs step for every column of all chains, in place.
 
         Before a column is drawn, its fields are moved to where the chains together have its shares:
@@ -134,9 +132,7 @@ def _moments(features: Features, states: np.ndarray) -> np.ndarray:
     return found.astype(float)
 
 
-def _principal(
-    features: Features, shares: tuple[np.ndarray, ...]
-) -> tuple[np.ndarray, np.ndarray]:
+def _principal(features: Features, shares: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Within each column, axes along which features are uncorrelated; and the variance of each
     product of two of them if columns were independent, zero within a column."""
     size = features.blocks[-1].stop
@@ -167,11 +163,14 @@ def _slack(
             count = (power > 0).sum()
             if not count:
                 continue
-            excess = (off[one, other] ** 2).sum() - noise[one, other][power > 0].sum()
-            if excess > 0:
-                # Among rare levels tau^2 / V would allow couplings of any size.
-                most = np.minimum(excess / power.sum(), _WIDEST * power)
-                slack[one, other] = np.where(
-                    power > 0, pairs.noise_sd**2 / np.maximum(most, 1e-30), np.inf
-                )
+            here, chance = off[one, other] ** 2, noise[one, other]
+            excess = max((here - chance)[power > 0].sum(), 0.0) / power.sum()
+            # A tie that stands out, like two levels of the same people, is judged on its own.
+            own = np.where(here > _STANDS_OUT**2 * chance, here - chance, 0.0)
+            tau2 = np.maximum(excess, own / np.maximum(power, 1e-30))
+            # Among rare levels tau^2 / V would allow couplings of any size.
+            tau2 = np.minimum(tau2, _WIDEST * power)
+            seen = tau2 > 0
+            shrinking = pairs.noise_sd**2 / np.where(seen, tau2, 1.0)
+            slack[one, other] = np.where(seen, shrinking, np.inf)
     return slack

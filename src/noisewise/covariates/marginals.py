@@ -5,9 +5,9 @@ the L2 sensitivity of all counts together is the root of the number of columns, 
 they have.
 
 A count is not negative, and many are tiny: levels that hardly anybody has, intervals far out in
-wide bounds. Taken as they are, or cut off at zero, noisy counts would people all of them. So every
-column's counts get a prior, nobody with a chance that the column's own counts tell, and otherwise
-any order of magnitude alike; what is reported is the posterior, as a mean or as a draw.
+wide bounds. Taken as they are, or cut off at zero, noisy counts would people all of them. So counts
+get a prior, nobody with some chance and otherwise any order of magnitude alike; what is reported
+is the posterior, as a mean or as a draw.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _POINTS = 400
 _CERTAIN = 8.0
 """Noise sds above zero from which a count's posterior is the noise alone."""
 _FEWEST = 0.25
+_EMPTY_LEVEL = 0.1
 _ROUNDS = 50
 
 
@@ -34,12 +35,17 @@ class Marginals(NamedTuple):
     """Noisy counts, column by column, all with the same noise."""
 
     counts: tuple[np.ndarray, ...]
+    ordered: tuple[bool, ...]
+    """Whether a column's states are intervals, of which many may be empty; no levels."""
     noise_sd: float
     release: Release
 
     def shares(self, rng: np.random.Generator | None = None) -> tuple[np.ndarray, ...]:
         """Shares of the states of every column: their posterior means, or with ``rng`` a draw."""
-        return tuple(_shares(counts, self.noise_sd, rng) for counts in self.counts)
+        return tuple(
+            _shares(counts, self.noise_sd, ordered, rng)
+            for counts, ordered in zip(self.counts, self.ordered, strict=True)
+        )
 
 
 def release_marginals(
@@ -64,15 +70,18 @@ def release_marginals(
         insecure_seed=insecure_seed,
     )
     counts = tuple(np.split(found.total, starts[1:-1]))
-    return Marginals(counts, found.noise_sd, found.release)
+    ordered = tuple(column.ordered for column in bins)
+    return Marginals(counts, ordered, found.noise_sd, found.release)
 
 
-def _shares(counts: np.ndarray, noise_sd: float, rng: np.random.Generator | None) -> np.ndarray:
+def _shares(
+    counts: np.ndarray, noise_sd: float, ordered: bool, rng: np.random.Generator | None
+) -> np.ndarray:
     """One column's shares from its noisy counts; they sum to one."""
     small = counts < _CERTAIN * noise_sd
     found = counts + (0.0 if rng is None else noise_sd * rng.standard_normal(len(counts)))
     if small.any():
-        grid, chances = _posterior(counts[small], noise_sd)
+        grid, chances = _posterior(counts[small], noise_sd, ordered)
         if rng is None:
             found[small] = chances @ grid
         else:
@@ -83,18 +92,19 @@ def _shares(counts: np.ndarray, noise_sd: float, rng: np.random.Generator | None
     return found / total if total > 0 else np.full(len(found), 1 / len(found))
 
 
-def _posterior(counts: np.ndarray, noise_sd: float) -> tuple[np.ndarray, np.ndarray]:
+def _posterior(counts: np.ndarray, noise_sd: float, ordered: bool) -> tuple[np.ndarray, np.ndarray]:
     """Values that a small count may have, zero first, and their chances (counts x values).
 
-    The chance of zero is the likeliest for the counts together, by expectation maximisation, with
-    one empty and one other state on top: a single small count does not say much of it.
+    A level that is declared is seldom empty. Of intervals many may be: the chance of zero is the
+    likeliest for their counts together, by expectation maximisation, with one empty and one other
+    state on top, as a single small count does not say much of it.
     """
     most = max(float(counts.max()), 0.0) + _CERTAIN * noise_sd
     grid = np.concatenate([[0.0], np.geomspace(_FEWEST, most, _POINTS)])
     z = (counts[:, None] - grid) / noise_sd
     likelihood = np.exp(-0.5 * (z * z - (z * z).min(1, keepdims=True)))
-    empty = 0.5
-    for _ in range(_ROUNDS):
+    empty = 0.5 if ordered else _EMPTY_LEVEL
+    for _ in range(_ROUNDS if ordered else 1):
         prior = np.append(empty, np.full(_POINTS, (1 - empty) / _POINTS))
         chances = likelihood * prior
         chances /= chances.sum(1, keepdims=True)

@@ -12,6 +12,7 @@ takes less noise, and simulated rows are clipped alike when they are compared.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class Features(NamedTuple):
     def blocks(self) -> tuple[slice, ...]:
         """Where each column's features stand among all."""
         ends = np.cumsum([0, *(table.shape[1] for table in self.tables)])
-        return tuple(slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True))
+        return tuple(slice(a, b) for a, b in pairwise(ends))
 
     def of(self, states: np.ndarray) -> np.ndarray:
         """Features (rows x all) of states (rows x columns)."""

@@ -56,11 +56,12 @@ def _moments(column: Bins, share: np.ndarray, noise: float) -> list[str]:
 def _levels(column: Bins, share: np.ndarray, noise: float) -> list[str]:
     declared = column.column
     if declared.share is not None:
-        expected, names = np.array([1 - declared.share, declared.share]), ("0", "1")
-    elif declared.shares is not None and declared.categories is not None:
-        expected, names = np.asarray(declared.shares), declared.categories
+        expected = np.array([1 - declared.share, declared.share])
+    elif declared.shares is not None:
+        expected = np.asarray(declared.shares)
     else:
         return []
+    names = declared.categories or ("0", "1")
     off = np.abs(share - expected) > _SURE * noise
     off &= (share > _FACTOR * expected) | (share < expected / _FACTOR)
     return [
