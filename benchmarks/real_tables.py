@@ -23,7 +23,7 @@ class Missing(Exception):
 
 
 class Covariates(NamedTuple):
-    """Covariates in the form of `Table.arrays`, and what is declared of them."""
+    """Covariates in the form of `Table.rows`, and what is declared of them."""
 
     columns: tuple[Column, ...]
     arrays: dict[str, np.ndarray]

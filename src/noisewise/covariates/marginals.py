@@ -13,15 +13,18 @@ is the posterior, as a mean or as a draw.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from noisewise.covariates.bins import Bins
+from noisewise.data import PrivateRows, Rows
 from noisewise.mechanism import Budget, Release, release_sum
 
-__all__ = ["Marginals", "release_marginals"]
+__all__ = ["COUNTS", "Marginals", "release_marginals"]
+
+COUNTS = "counts of covariates' values"
+"""How certificates name the release."""
 
 _POINTS = 400
 _CERTAIN = 8.0
@@ -49,25 +52,24 @@ class Marginals(NamedTuple):
 
 
 def release_marginals(
-    arrays: Mapping[str, np.ndarray],
+    rows: PrivateRows,
     bins: tuple[Bins, ...],
     budget: Budget,
     *,
     insecure_seed: int | None = None,
 ) -> Marginals:
     """Buy the counts of all states of all columns for the whole of ``budget``."""
-    sizes = [len(column) for column in bins]
-    starts = np.cumsum([0, *sizes])
-    indicators = np.zeros((len(next(iter(arrays.values()))), starts[-1]))
-    for column, start in zip(bins, starts, strict=False):
-        states = column.states(arrays)
-        indicators[np.arange(len(states)), start + states] = 1.0
+    starts = np.cumsum([0, *(len(column) for column in bins)])
+
+    def indicators(columns: Rows) -> Rows:
+        found = np.zeros((len(next(iter(columns.values()))), starts[-1]))
+        for column, start in zip(bins, starts, strict=False):
+            states = column.states(columns)
+            found[np.arange(len(states)), start + states] = 1.0
+        return {"indicators": found}
+
     found = release_sum(
-        indicators,
-        math.sqrt(len(bins)),
-        budget,
-        what="counts of covariates' values",
-        insecure_seed=insecure_seed,
+        rows.map(indicators), math.sqrt(len(bins)), budget, what=COUNTS, insecure_seed=insecure_seed
     )
     counts = tuple(np.split(found.total, starts[1:-1]))
     ordered = tuple(column.ordered for column in bins)

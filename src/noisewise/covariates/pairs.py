@@ -11,16 +11,20 @@ takes less noise, and simulated rows are clipped alike when they are compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from noisewise.covariates.bins import Bins
+from noisewise.covariates.marginals import Marginals
+from noisewise.data import PrivateRows, Rows
 from noisewise.mechanism import Budget, Release, release_sum
 
-__all__ = ["Features", "PairMoments", "make_features", "release_pairs"]
+__all__ = ["PAIRS", "Features", "PairMoments", "make_features", "release_pairs"]
+
+PAIRS = "products of pairs of covariates"
+"""How certificates name the release."""
 
 _SIMULATED = 10_000
 _UNCLIPPED = 0.99
@@ -77,34 +81,33 @@ def make_features(shares: tuple[np.ndarray, ...], bins: tuple[Bins, ...], faint:
 
 
 def release_pairs(
-    arrays: Mapping[str, np.ndarray],
+    rows: PrivateRows,
     bins: tuple[Bins, ...],
-    shares: tuple[np.ndarray, ...],
-    rows: int,
+    marginals: Marginals,
+    public_count: int,
     budget: Budget,
-    noise_guess: float,
     *,
     insecure_seed: int | None = None,
 ) -> PairMoments:
-    """Buy the mean products of all pairs of columns for the whole of ``budget``.
-
-    ``noise_guess`` is about how noisy a sum will be at sensitivity one; ``rows`` is public.
-    """
+    """Buy the mean products of all pairs of columns for the whole of ``budget``."""
     pairs = len(bins) * (len(bins) - 1) / 2
-    features = make_features(shares, bins, _TOLD_APART * noise_guess * pairs**0.5 / rows)
+    # About as noisy, at sensitivity one, as the counts were.
+    noise = marginals.noise_sd / len(bins) ** 0.5
+    faint = _TOLD_APART * noise * pairs**0.5 / public_count
+    features = make_features(marginals.shares(), bins, faint)
     first, second = features.products()
-    states = np.stack([column.states(arrays) for column in bins], axis=1)
-    values = features.of(states).astype(float)
+
+    def products(columns: Rows) -> Rows:
+        states = np.stack([column.states(columns) for column in bins], axis=1)
+        values = features.of(states).astype(float)
+        return {"products": values[:, first] * values[:, second]}
+
     found = release_sum(
-        values[:, first] * values[:, second],
-        features.clip_norm,
-        budget,
-        what="products of pairs of covariates",
-        insecure_seed=insecure_seed,
+        rows.map(products), features.clip_norm, budget, what=PAIRS, insecure_seed=insecure_seed
     )
-    moments = np.zeros((values.shape[1],) * 2)
-    moments[first, second] = moments[second, first] = found.total / rows
-    return PairMoments(features, moments, found.noise_sd / rows, found.release)
+    moments = np.zeros((features.blocks[-1].stop,) * 2)
+    moments[first, second] = moments[second, first] = found.total / public_count
+    return PairMoments(features, moments, found.noise_sd / public_count, found.release)
 
 
 def _corners(share: np.ndarray, faint: float) -> np.ndarray:

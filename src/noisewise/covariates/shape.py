@@ -11,14 +11,14 @@ from noisewise._validate import NoisewiseError, fraction, integer_at_least
 from noisewise.covariates.bins import Bins, covariate_bins
 from noisewise.covariates.budget import part_of
 from noisewise.covariates.dependence import Dependence, fit_dependence, independent_states
-from noisewise.covariates.marginals import Marginals, release_marginals
-from noisewise.covariates.pairs import PairMoments, release_pairs
+from noisewise.covariates.marginals import COUNTS, Marginals, release_marginals
+from noisewise.covariates.pairs import PAIRS, PairMoments, release_pairs
 from noisewise.covariates.words import contradictions
-from noisewise.data import Schema, Table
-from noisewise.mechanism import Budget, Release
+from noisewise.data import Rows, Schema, Table
+from noisewise.mechanism import Budget, Release, calibrate
 from noisewise.models import RowView
 
-__all__ = ["SHARE", "CovariateShape", "buy_shape", "covariate_columns"]
+__all__ = ["SHARE", "CovariateShape", "buy_shape", "covariate_columns", "shape_cost"]
 
 SHARE = 0.1
 """Share of the budget (in squared signal-to-noise) that a covariate shape takes by default."""
@@ -93,11 +93,11 @@ class CovariateShape:
                 self.dependence.sweep(rng, found, fields)
         return found
 
-    def simulate(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
-        """Rows in the form of `Table.arrays`, of the covariates alone."""
+    def simulate(self, rng: np.random.Generator, n: int) -> Rows:
+        """Rows in the form of `Table.rows`, of the covariates alone."""
         integer_at_least("n", n, 1)
         picked = self.states[_places(rng, len(self.states), n)]
-        found: dict[str, np.ndarray] = {}
+        found: Rows = {}
         parts: dict[str, list[np.ndarray]] = {}
         for j, column in enumerate(self.bins):
             parts.setdefault(column.column.name, []).append(column.draw(rng, picked[:, j]))
@@ -138,38 +138,54 @@ def _places(rng: np.random.Generator, size: int, n: int) -> np.ndarray:
     return np.concatenate([whole, rng.permutation(size)[: n - len(whole)]])
 
 
+def shape_cost(
+    schema: Schema, columns: tuple[str, ...], budget: Budget, share: float = SHARE
+) -> tuple[Release, ...]:
+    """The releases of `buy_shape`: known before anything is bought."""
+    parts = _parts(len(covariate_bins(schema, columns)), share)
+    return tuple(
+        Release(what=what, noise_multiplier=calibrate(part_of(budget, part), 1.0, 1))
+        for what, part in parts.items()
+    )
+
+
+def _parts(columns: int, share: float) -> dict[str, float]:
+    """Shares of the budget by release; a single column has no pairs."""
+    if columns < 2:
+        return {COUNTS: share}
+    return {COUNTS: share * (1 - PAIRS_SHARE), PAIRS: share * PAIRS_SHARE}
+
+
 def buy_shape(
     table: Table,
     columns: tuple[str, ...],
-    rows: int,
+    public_count: int,
     budget: Budget,
     *,
     share: float = SHARE,
-    pairs: bool = True,
     insecure_seed: int | None = None,
 ) -> CovariateShape:
-    """Buy the shape of ``columns`` with this share of the budget; ``rows`` is their public number.
+    """Buy the shape of some columns with a share of the budget.
 
-    Without ``pairs`` the whole share goes to the marginals, and columns are simulated as if they
-    were independent.
+    Args:
+        table: The rows.
+        columns: Covariates, by name.
+        public_count: Number of rows as everybody may know it.
+        budget: The whole one.
+        share: What is spent of it, in squared signal-to-noise.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
     """
     fraction("share", share)
     if not columns:
         raise NoisewiseError("the model takes no covariates: there is no shape to buy")
     bins = covariate_bins(table.schema, columns)
-    arrays = table.arrays
-    pairs = pairs and len(bins) > 1
-    part = share * ((1 - PAIRS_SHARE) if pairs else 1.0)
-    marginals = release_marginals(arrays, bins, part_of(budget, part), insecure_seed=insecure_seed)
+    parts = _parts(len(bins), share)
+    first = part_of(budget, parts[COUNTS])
+    marginals = release_marginals(table.rows, bins, first, insecure_seed=insecure_seed)
     moments = None
-    if pairs:
+    if PAIRS in parts:
+        second = part_of(budget, parts[PAIRS])
         moments = release_pairs(
-            arrays,
-            bins,
-            marginals.shares(),
-            rows,
-            part_of(budget, share * PAIRS_SHARE),
-            marginals.noise_sd / len(bins) ** 0.5,
-            insecure_seed=insecure_seed,
+            table.rows, bins, marginals, public_count, second, insecure_seed=insecure_seed
         )
-    return CovariateShape(table.schema, bins, rows, marginals, moments)
+    return CovariateShape(table.schema, bins, public_count, marginals, moments)
