@@ -43,11 +43,7 @@ class SumRelease(NamedTuple):
 
 
 def release_sum(
-<<<<<<< HEAD
-    values: PrivateRows | np.ndarray,
-=======
-    values: Float[np.ndarray, "count k"],
->>>>>>> 8fd92e1e96cdfc6fdf1d534a644a52d164433d0e
+    values: PrivateRows | Float[np.ndarray, "count k"],
     sensitivity: float,
     budget: Budget,
     *,
@@ -55,18 +51,13 @@ def release_sum(
     others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> SumRelease:
-<<<<<<< HEAD
-    """The sum of the rows of ``values`` (rows x k, or private rows of one such column) plus
-    Gaussian noise, for the whole budget, or for what ``others`` leave of it.
-=======
     """The sum of all records' values plus Gaussian noise.
->>>>>>> 8fd92e1e96cdfc6fdf1d534a644a52d164433d0e
 
     Replacing a record can move the sum twice as far as adding one, and the accountant then asks
     for twice the noise.
 
     Args:
-        values: One row per record.
+        values: One row per record; private rows hold them as their only column.
         sensitivity: L2 norm to which rows are clipped: what one record can add or take away.
         budget: All of it goes into this release, or what ``others`` leave of it.
         what: How a certificate names the release.
