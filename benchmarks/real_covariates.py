@@ -16,7 +16,7 @@ import json
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ class Case:
     share: float
     doubts: int
     distrust: float
+    read: str
     steps: int
 
 
@@ -70,6 +71,8 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--doubts", type=int, default=0, help="perturbed shapes to read with, too")
     parser.add_argument("--distrust", type=float, default=0.1, help="of simulated clipping bias")
+    ways = ("own", "public", "unlike")
+    parser.add_argument("--read", default="own", choices=ways, help="what the trace is read with")
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--fits", type=int, default=32)
     parser.add_argument("--json", type=Path, help="append the result to this file")
@@ -151,7 +154,10 @@ class _Ready:
             views += [_like(view, shape.perturbed(rng)) for _ in range(case.doubts)]
         sys.modules["noisewise.planning.first_guess"]._DISTRUST = case.distrust  # type: ignore
         settings = first_guess(target, views[0], rows, budget, steps=case.steps)
-        return cls(simulator(target, views[0], settings, rows, budget, releases), views)
+        ready = simulator(target, views[0], settings, rows, budget, releases)
+        if case.read == "public":
+            views = [replace(view, sample=covariates.arrays)]
+        return cls(ready, views)
 
     def fits(self, case: Case, rows: dict[str, np.ndarray], first: int) -> tuple[np.ndarray, ...]:
         """Truths, posterior means, sds and 95% intervals, and statuses of a group of fits."""
@@ -176,6 +182,9 @@ class _Ready:
         traces = [Trace(BlockSums(*(part[k] for part in blocks)), last[k]) for k in range(GROUP)]
         draws, status = [], None
         for view in self.views:
+            reference = reference_rows(self.simulator.target, view, self.simulator.rows)
+            if case.read == "unlike":
+                reference = reference._replace(alike=False)
             outcomes = infer_many(
                 "exact",
                 traces,
@@ -183,7 +192,7 @@ class _Ready:
                 self.simulator.settings,
                 DRAWS,
                 [np.random.default_rng([6, number]) for number in numbers],
-                reference_rows(self.simulator.target, view, self.simulator.rows),
+                reference,
                 side_by_side=GROUP,
             )
             draws.append(np.stack([outcome.draws for outcome in outcomes]))
@@ -233,20 +242,10 @@ def text(found: dict[str, Any]) -> str:
     z_mean, z_sd, inside, error, sd = table.T
     off = np.argsort(-np.abs(np.log(np.maximum(z_sd, 1e-3))) - np.abs(z_mean))
     names = list(found["coordinates"])
-    keys = (
-        "table",
-        "model",
-        "rows",
-        "epsilon",
-        "covariates",
-        "share",
-        "doubts",
-        "distrust",
-        "fits",
-    )
+    keys = [field.name for field in fields(Case)]
     whole, reported = np.sqrt(np.mean(error**2)), np.sqrt(np.mean(sd**2))
     lines = [
-        " ".join(f"{key}={found[key]}" for key in keys),
+        " ".join(f"{key}={found[key]}" for key in [*keys, "fits"]),
         f"  95% intervals hold {inside.mean():.3f} (worst {inside.min():.2f}); "
         f"z sd {z_sd.min():.2f} to {z_sd.max():.2f}, z mean {z_mean.min():.2f} to "
         f"{z_mean.max():.2f}; error {whole:.3f}, reported {reported:.3f}; {found['status']}; "
