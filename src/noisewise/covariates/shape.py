@@ -24,8 +24,8 @@ SHARE = 0.1
 """Share of the budget (in squared signal-to-noise) that a covariate shape takes by default."""
 PAIRS_SHARE = 0.5
 """The part of it that goes to pairs of columns."""
-_POOL = 32_768
-_SETTLE = 30
+_POOL = 16_384
+_SETTLE, _SETTLE_NEAR = 30, 10
 
 
 def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ...]:
@@ -86,11 +86,18 @@ class CovariateShape:
     def states(self) -> np.ndarray:
         """A pool of simulated rows as states (rows x columns)."""
         rng = np.random.default_rng([self.seed, 3])
-        found = independent_states(self.shares, rng, _POOL)
-        if self.dependence is not None:
-            fields = self.dependence.start()
-            for _ in range(_SETTLE):
-                self.dependence.sweep(rng, found, fields)
+        if self.dependence is None:
+            return independent_states(self.shares, rng, _POOL)
+        # A perturbed shape is near the likeliest one: so are its chains.
+        near = self.doubted is not None
+        found = (
+            self.doubted.states.copy()
+            if self.doubted
+            else independent_states(self.shares, rng, _POOL)
+        )
+        fields = self.dependence.start()
+        for _ in range(_SETTLE_NEAR if near else _SETTLE):
+            self.dependence.sweep(rng, found, fields)
         return found
 
     def simulate(self, rng: np.random.Generator, n: int) -> Rows:
