@@ -42,6 +42,17 @@ class Bins:
         """Whether states are intervals of numbers, in order: no levels of a category."""
         return self.column.kind in ("real", "count")
 
+    @property
+    def middle(self) -> np.ndarray:
+        """The middle of every state."""
+        return (self.low + self.high) / 2
+
+    def mean_and_sd(self, share: np.ndarray) -> tuple[float, float]:
+        """Of an ordered column, from the shares of its states."""
+        mean, width = float(share @ self.middle), self.high - self.low
+        variance = share @ ((self.middle - mean) ** 2 + width**2 / 12)
+        return mean, float(np.sqrt(max(variance, 0.0)))
+
     def states(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """The state of every row. **Rows in, rows out**: only a mechanism may use it."""
         values = np.asarray(arrays[self.column.name])

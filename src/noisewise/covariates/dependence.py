@@ -8,7 +8,8 @@ are drawn instead: many Markov chains at once, one Gibbs step a column, while a 
 marginals and L moves until their moments are as wanted (stochastic approximation; the problem is
 concave). Noise in a moment is slack: with noise sd s, and moments of a pair of columns that differ
 from independence by tau beyond their noise, L is shrunk by s^2/tau^2, the posterior mode under
-L ~ N(0, tau^2 / V). A pair that noise explains is left independent.
+L ~ N(0, tau^2 / V). Two columns that look independent still get a coupling, of the size that all
+pairs have on average: it takes one to keep them so when both go with a third.
 """
 
 from __future__ import annotations
@@ -150,13 +151,14 @@ def _principal(features: Features, shares: tuple[np.ndarray, ...]) -> tuple[np.n
 def _slack(
     pairs: PairMoments, independent: np.ndarray, basis: np.ndarray, powers: np.ndarray
 ) -> np.ndarray:
-    """s^2/tau^2 for every product, tau^2 from each pair of columns' own moments; infinite where
-    they are no further from independence than noise."""
+    """s^2/tau^2 for every product, tau^2 from each pair of columns' own moments, or from all of
+    them together where that is more; infinite where there is nothing to couple."""
     off = np.where(powers > 0, basis.T @ (pairs.moments - independent) @ basis, 0.0)
     slack = np.full_like(powers, np.inf)
     blocks = pairs.features.blocks
     # What the independent rows themselves leave to chance is noise as well.
     noise = pairs.noise_sd**2 + powers / _CHAINS
+    typical = max((off**2 - noise)[powers > 0].sum(), 0.0) / max(powers.sum(), 1e-30)
     for one in blocks:
         for other in blocks:
             power = powers[one, other]
@@ -167,7 +169,7 @@ def _slack(
             excess = max((here - chance)[power > 0].sum(), 0.0) / power.sum()
             # A tie that stands out, like two levels of the same people, is judged on its own.
             own = np.where(here > _STANDS_OUT**2 * chance, here - chance, 0.0)
-            tau2 = np.maximum(excess, own / np.maximum(power, 1e-30))
+            tau2 = np.maximum(max(excess, typical), own / np.maximum(power, 1e-30))
             # Among rare levels tau^2 / V would allow couplings of any size.
             tau2 = np.minimum(tau2, _WIDEST * power)
             seen = tau2 > 0

@@ -6,20 +6,13 @@ import numpy as np
 
 from noisewise.covariates.bins import Bins
 
-__all__ = ["contradictions", "mean_and_sd"]
+__all__ = ["contradictions"]
 
 _SURE = 4.0
 """Noise sds that a difference must have; of a hundred comparisons, one in 150 times by chance."""
 _FAR, _FACTOR = 0.5, 1.5
 """What matters: means half a declared sd apart, sds and shares apart by half."""
 _PILED = 0.9
-
-
-def mean_and_sd(column: Bins, share: np.ndarray) -> tuple[float, float]:
-    """Of an ordered column, from the shares of its states."""
-    middle, width = (column.low + column.high) / 2, column.high - column.low
-    mean = float(share @ middle)
-    return mean, float(np.sqrt(max(share @ ((middle - mean) ** 2 + width**2 / 12), 0.0)))
 
 
 def contradictions(
@@ -33,7 +26,7 @@ def contradictions(
 
 
 def _moments(column: Bins, share: np.ndarray, noise: float) -> list[str]:
-    declared, (mean, sd) = column.column, mean_and_sd(column, share)
+    declared, (mean, sd) = column.column, column.mean_and_sd(share)
     if declared.mean is None or declared.sd is None:
         place = int(np.argmax(share))
         narrow = column.high[place] - column.low[place] < 1e-3 * (column.high[-1] - column.low[0])
@@ -44,7 +37,7 @@ def _moments(column: Bins, share: np.ndarray, noise: float) -> list[str]:
             f"{column.name}: about {share[place]:.0%} of rows are at {where} in bounds "
             f"[{column.low[0]:g}, {column.high[-1]:g}]: declare mean and sd, or narrower bounds"
         ]
-    error = noise * float(np.linalg.norm((column.low + column.high) / 2 - mean))
+    error = noise * float(np.linalg.norm(column.middle - mean))
     off = abs(mean - declared.mean)
     if off > _FAR * declared.sd and off > _SURE * error:
         return [f"{column.name}: mean about {mean:.3g}, declared {declared.mean:g}"]
