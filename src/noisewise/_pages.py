@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["register_pages", "write_page_about"]
-
 Writer = Callable[[Any, Path], Path]
 _WRITERS: dict[str, Callable[[], Writer]] = {}
 

@@ -12,15 +12,6 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = [
-    "NoisewiseError",
-    "fraction",
-    "integer_at_least",
-    "one_of",
-    "positive",
-    "shown",
-]
-
 _LONGEST_SHOWN = 80
 
 

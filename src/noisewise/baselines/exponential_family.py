@@ -28,15 +28,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive
 
-__all__ = [
-    "BetaBernoulli",
-    "ConjugateFamily",
-    "DirichletCategorical",
-    "GammaExponential",
-    "RecordMoments",
-    "exponential_family_posterior",
-]
-
 _TRIES = 20
 _CANDIDATES = 2000
 # Relative size below which a pivot of a covariance is rounding error of zero.

@@ -35,8 +35,6 @@ from noisewise._validate import NoisewiseError, integer_at_least, positive
 from noisewise.baselines.regression_moments import XMoments, noisy_moments, released_pairs
 from noisewise.baselines.regression_sampler import Fit, run_chains
 
-__all__ = ["RegressionPrior", "linear_regression_posterior"]
-
 _GROUP = {"cpu": 64, "gpu": 512}
 """Fits in one compiled call: some 100 kB each at 11 weights, plus their draws."""
 

@@ -20,16 +20,6 @@ from noisewise.dpvi import Settings
 from noisewise.guides import DiagonalGuide
 from noisewise.models import Network, Target, build_target
 
-__all__ = [
-    "NetworkGuide",
-    "dp_vi_settings",
-    "network_guide",
-    "network_target",
-    "unsafe_point_estimate",
-    "unsafe_vi",
-    "vi_start",
-]
-
 _INITIAL_SD = 0.05
 _FREE = float(np.log(np.expm1(_INITIAL_SD)))
 _LEARNING_RATE = 0.01

@@ -13,8 +13,6 @@ import numpy as np
 from noisewise._validate import positive
 from noisewise.mechanism import Budget, Release, release_sum
 
-__all__ = ["PrivateLine", "private_line"]
-
 
 class PrivateLine(NamedTuple):
     """Intercept first, then one coefficient per column."""

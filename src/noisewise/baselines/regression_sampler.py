@@ -12,8 +12,6 @@ from jax import Array
 
 from noisewise.baselines.regression_moments import released_pairs
 
-__all__ = ["Fit", "run_chains"]
-
 _JUMPS = 2
 """Metropolis steps for the weights before each sweep."""
 

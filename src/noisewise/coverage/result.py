@@ -24,8 +24,6 @@ from noisewise.evaluation import (
     tarp_shares,
 )
 
-__all__ = ["Coverage"]
-
 
 @dataclass(frozen=True, eq=False)
 class Coverage:

@@ -19,8 +19,6 @@ from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
 from noisewise.posterior import METHODS, check_method, default_method
 
-__all__ = ["coverage"]
-
 
 def coverage(
     model: Callable[..., Any] | str,

@@ -14,8 +14,6 @@ from scipy.special import ndtr, ndtri
 from noisewise._validate import shown
 from noisewise.data.errors import SchemaError
 
-__all__ = ["KINDS", "Column"]
-
 # What may be declared for each kind, in the order in which it is written out.
 _DECLARABLE: dict[str, tuple[str, ...]] = {
     "real": ("bounds", "shape", "mean", "sd"),

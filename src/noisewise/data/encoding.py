@@ -13,8 +13,6 @@ from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
 from noisewise.data.schema import Schema
 
-__all__ = ["Encoder"]
-
 _INTERCEPT = "intercept"
 
 

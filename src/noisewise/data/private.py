@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["PrivateRows", "Rows"]
-
 Rows = dict[str, Any]
 """Columns by name, with an axis of records first: simulated or public, free to be looked at."""
 

@@ -13,8 +13,6 @@ from noisewise.data.errors import DataError
 from noisewise.data.reading import column_names, read_columns, read_file
 from noisewise.data.schema import Schema
 
-__all__ = ["PublicSample"]
-
 
 class PublicSample:
     """Rows that are public, from which simulations take their covariates.

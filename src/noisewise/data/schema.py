@@ -18,8 +18,6 @@ from noisewise._validate import integer_at_least, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
 
-__all__ = ["Schema"]
-
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 

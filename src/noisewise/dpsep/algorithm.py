@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
 
-__all__ = [
-    "DpSep",
-    "SepFit",
-    "SepNumbers",
-    "SepState",
-    "Spread",
-    "cavity_of",
-    "clipped_blocks",
-    "read",
-    "start",
-]
-
 _FLOATS_PER_ENTRY = 32
 """What a record's site needs on its way, for every entry of it."""
 

@@ -20,8 +20,6 @@ from noisewise.data import Rows
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.site import Gaussian, Natural, Site
 
-__all__ = ["adf_in_batches", "ep_in_batches"]
-
 
 class _Walk(NamedTuple):
     mean: Array

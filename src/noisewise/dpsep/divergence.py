@@ -15,8 +15,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive
 
-__all__ = ["ExpectedDivergence", "expected_kl", "gaussian_kl", "mean_kl", "paper_expression"]
-
 
 class ExpectedDivergence(NamedTuple):
     """A Monte Carlo mean and its standard error."""

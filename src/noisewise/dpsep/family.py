@@ -16,8 +16,6 @@ from jax import Array
 
 from noisewise._validate import integer_at_least
 
-__all__ = ["Blocks", "Diagonal", "Family"]
-
 _ROOT_TWO = math.sqrt(2.0)
 
 

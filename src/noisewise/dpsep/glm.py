@@ -21,8 +21,6 @@ from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
 from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, kept_share, line_site
 
-__all__ = ["GlmSite", "LinearSite", "LogisticSite", "ProbitSite", "RegressionSite"]
-
 _SHAPE = 1.4263
 """Of the Gamma distribution whose logarithm has an sd of one."""
 _NODES = np.linspace(-7.0, 7.0, 65)

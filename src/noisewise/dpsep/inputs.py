@@ -21,8 +21,6 @@ from noisewise._validate import NoisewiseError, fraction, integer_at_least
 from noisewise.data import PrivateRows, Rows
 from noisewise.mechanism import Budget, Release, calibrate, release_sum
 
-__all__ = ["Whitening", "buy_whitening", "scale_by_bounds", "whitening_cost"]
-
 _ROOM = 2.0
 _MOST_GAIN = 6.0
 """Most that the last factor may multiply squares by: the length it rests on is noisy."""

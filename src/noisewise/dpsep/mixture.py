@@ -19,8 +19,6 @@ from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
 from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates
 
-__all__ = ["MixtureSite"]
-
 
 @dataclass(frozen=True)
 class MixtureSite:

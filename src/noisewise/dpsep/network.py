@@ -23,8 +23,6 @@ from noisewise.data import Rows
 from noisewise.dpsep.family import Diagonal
 from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, line_site
 
-__all__ = ["NetworkSite", "Prediction"]
-
 _LEAST_ALPHA = -8.0
 _UNIT_POWER = 0.75
 

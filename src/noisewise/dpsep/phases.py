@@ -28,18 +28,6 @@ from noisewise.mechanism import Budget, Grid, Mechanism, Passes, Release
 if TYPE_CHECKING:
     from jax import Array
 
-__all__ = [
-    "Phase",
-    "assemble",
-    "assemble_phases",
-    "finish",
-    "fit_secure",
-    "fit_simulated",
-    "phase_mechanisms",
-    "scale_noise",
-]
-
-
 _Site = TypeVar("_Site", bound=Site, covariant=True)
 
 

@@ -14,17 +14,6 @@ from noisewise.dpsep.phases import Phase
 from noisewise.dpsep.settings import Bounds, SepSettings
 from noisewise.dpsep.site import kept_share
 
-__all__ = [
-    "EPOCH_STEPS",
-    "NETWORK_TARGET_SD",
-    "glm_phases",
-    "mixture_phases",
-    "network_phases",
-    "network_reference",
-    "network_units",
-]
-
-
 EPOCH_STEPS = 8
 """Steps of a network in which every record is drawn once, by expectation."""
 NETWORK_TARGET_SD = 0.6

@@ -20,8 +20,6 @@ from noisewise.dpsep.network import NetworkSite
 from noisewise.dpsep.phases import fit_simulated
 from noisewise.engine import Run
 
-__all__ = ["variance_inflation"]
-
 _POINTS = 500
 
 

@@ -28,15 +28,6 @@ from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.mechanism import Budget, Certificate, Release, calibrate, issue
 from noisewise.mechanism.accounting import gaussian_limit
 
-__all__ = [
-    "adf",
-    "ep",
-    "literal_certificate",
-    "literal_noise",
-    "one_at_a_time",
-    "random_passes",
-]
-
 _LEAST = 1e-4
 
 

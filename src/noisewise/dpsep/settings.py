@@ -11,8 +11,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive, shown
 from noisewise.mechanism import Mechanism
 
-__all__ = ["Bounds", "Rates", "SepSettings"]
-
 
 class Bounds(NamedTuple):
     """Clip norms of a record's blocks, in the site's units; infinity clips nothing."""

@@ -22,16 +22,6 @@ from scipy import special, stats
 from noisewise.data import Rows
 from noisewise.dpsep.family import Family
 
-__all__ = [
-    "Gaussian",
-    "Natural",
-    "NoiseSite",
-    "Site",
-    "SiteUpdates",
-    "kept_share",
-    "line_site",
-]
-
 _LEAST_SHRINKAGE = 0.01
 
 

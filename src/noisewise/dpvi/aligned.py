@@ -19,8 +19,6 @@ from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants, both
 from noisewise.dpvi.vanilla import Vanilla
 
-__all__ = ["Aligned"]
-
 
 @dataclass(frozen=True)
 class Aligned(Vanilla):

@@ -21,8 +21,6 @@ from noisewise.guides import DiagonalGuide, FullRankGuide
 from noisewise.mechanism import Mechanism
 from noisewise.models import Frame, Target, identity_frame, scaled_frame, whitened_frame
 
-__all__ = ["assemble", "build_rule", "noise_variance"]
-
 _PRIOR_SDS = 12.0
 _SHARE_POWER = 3
 _LEAST_SHARE = 1e-4

@@ -17,8 +17,6 @@ from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants
 from noisewise.models import Target
 
-__all__ = ["MeansOnly"]
-
 
 @dataclass(frozen=True)
 class MeansOnly:

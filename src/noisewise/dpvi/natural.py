@@ -17,8 +17,6 @@ from noisewise.dpvi.rule import Constants, both
 from noisewise.dpvi.vanilla import Vanilla
 from noisewise.guides import DiagonalGuide
 
-__all__ = ["AlignedNatural", "Natural"]
-
 
 @dataclass(frozen=True)
 class Natural(Vanilla):

@@ -9,8 +9,6 @@ import jax.numpy as jnp
 
 from noisewise._validate import NoisewiseError, shown
 
-__all__ = ["build_optimiser"]
-
 
 @lru_cache(maxsize=64)
 def build_optimiser(name: str, learning_rate: float) -> Any:

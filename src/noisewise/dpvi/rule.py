@@ -16,8 +16,6 @@ from jax import Array
 from noisewise.data import Rows
 from noisewise.models import Frame, Target
 
-__all__ = ["Constants", "GradientRule"]
-
 
 class Constants(NamedTuple):
     """Numbers that a rule needs and that change from fit to fit without recompiling."""

@@ -18,8 +18,6 @@ from noisewise._validate import (
 from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.mechanism import Mechanism
 
-__all__ = ["RULES", "Settings"]
-
 RULES = ("means_only", "preconditioned", "vanilla", "natural", "aligned", "aligned_natural")
 _FULL_RANK = ("vanilla", "preconditioned", "aligned")
 _MATRIX = ("means_only", "aligned")

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-__all__ = ["curvature_step", "decaying_schedule", "heuristic_step"]
-
 
 def heuristic_step(noise_multiplier: float, clip_norm: float, steps: int, parameters: int) -> float:
     """sqrt(2) / (sigma C sqrt(T d)): NA-DPVI eq. A58 with lambda_c = 1.

@@ -13,8 +13,6 @@ from noisewise.dpvi.rule import Constants, both
 from noisewise.guides import Guide
 from noisewise.models import Target
 
-__all__ = ["Preconditioned", "Vanilla"]
-
 
 @dataclass(frozen=True)
 class Vanilla:

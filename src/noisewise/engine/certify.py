@@ -10,8 +10,6 @@ from noisewise.mechanism import Budget, Certificate, Release, issue
 from noisewise.mechanism.certificate import KNOWN_SEED, NOISED_COUNT
 from noisewise.mechanism.counting import count_release, noisy_count
 
-__all__ = ["PublicCount", "certify", "public_count"]
-
 
 @dataclass(frozen=True)
 class PublicCount:

@@ -23,8 +23,6 @@ from noisewise.models import Glm, glm_for
 from noisewise.posterior import Status
 from noisewise.result import Result
 
-__all__ = ["PrivateEstimator", "PrivateGlm", "tails"]
-
 _CHUNK_FLOATS = 2**22  # draws x rows held at a time when predicting: 32 MiB
 
 

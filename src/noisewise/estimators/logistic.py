@@ -15,8 +15,6 @@ from noisewise.data.errors import DataError
 from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET
 
-__all__ = ["DPLogisticRegression"]
-
 
 class DPLogisticRegression(ClassifierMixin, PrivateGlm):
     """Binary logistic regression under differential privacy, with error bars that know the noise.

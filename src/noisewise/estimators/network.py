@@ -14,8 +14,6 @@ from noisewise.estimators.regressor import residuals, target_column
 from noisewise.models import Network
 from noisewise.result import network_outputs
 
-__all__ = ["DPBayesianNeuralNetwork"]
-
 
 class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
     """A one-hidden-layer Bayesian neural network under differential privacy, fitted by DP-SEP.

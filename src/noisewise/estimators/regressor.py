@@ -17,8 +17,6 @@ from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET, required
 from noisewise.models import Glm
 
-__all__ = ["PrivateRegressor", "residuals", "target_column"]
-
 
 def target_column(
     kind: str, bounds: Any, mean: float | None = None, sd: float | None = None

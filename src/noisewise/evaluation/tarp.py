@@ -15,17 +15,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError, integer_at_least, positive
 from noisewise.evaluation import _fits
 
-__all__ = [
-    "LEVELS",
-    "coverage_curve",
-    "coverage_rmse",
-    "curve_band",
-    "draw_references",
-    "marginal_shares",
-    "rmse_floor",
-    "tarp_shares",
-]
-
 LEVELS = np.concatenate(([0.001], np.arange(1, 20) / 20, [0.999]))
 """The credible levels of the paper."""
 LEVELS.setflags(write=False)

@@ -23,8 +23,6 @@ from noisewise.mechanism import Release, count_cost
 from noisewise.planning import Plan
 from noisewise.posterior import SepTrace, read_sep, sep_status
 
-__all__ = ["DpSep", "refuse_without_design", "run_sep", "sep_trace"]
-
 _SOURCE = "rules of the model, the declared bounds and simulated rows"
 
 

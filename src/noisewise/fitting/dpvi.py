@@ -19,8 +19,6 @@ from noisewise.planning import SIMULATED, Plan, guess_settings
 from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer
 from noisewise.trials import reference_rows
 
-__all__ = ["Dpvi"]
-
 
 @dataclass(frozen=True)
 class Dpvi:

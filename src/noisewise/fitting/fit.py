@@ -20,8 +20,6 @@ from noisewise.models import bind_model
 from noisewise.planning import Plan
 from noisewise.result import Request, Result
 
-__all__ = ["fit"]
-
 
 def fit(
     model: Callable[..., Any] | str,

@@ -17,8 +17,6 @@ from noisewise.models import BoundModel
 from noisewise.posterior import Status
 from noisewise.result import NetworkScaling
 
-__all__ = ["Job", "Method", "Prepared", "Reading", "nominal_count"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:

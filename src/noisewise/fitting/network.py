@@ -36,8 +36,6 @@ from noisewise.models import BoundModel, Network
 from noisewise.posterior import Status, read_sep, sep_status
 from noisewise.result import NetworkScaling
 
-__all__ = ["NetworkSep"]
-
 _EPOCHS = 100
 _OBSERVED = 100
 _FIXED = 1e-10

@@ -11,8 +11,6 @@ from jax import Array
 from noisewise._validate import one_of
 from noisewise.guides.guide import Moments, map_slope, mapped
 
-__all__ = ["DiagonalGuide"]
-
 
 @dataclass(frozen=True)
 class DiagonalGuide:

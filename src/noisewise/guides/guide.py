@@ -14,8 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Guide", "Moments", "map_slope", "mapped"]
-
 Moments = Callable[[Array, Array], tuple[Array, Array]]
 """From points and the normals behind them (draws x dim) to the mean gradient and the mean of
 gradient times normal, with any leading axes such as records."""

@@ -23,8 +23,6 @@ from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid
 
-__all__ = ["SumRelease", "release_sum", "rounded_rows", "sum_grid"]
-
 # Sums are 64-bit here, so the grid can be finer than the fit's 2^16: exact up to 2^43 rows, and a
 # squared norm of up to 2^20 coordinates still fits.
 _POINTS = 2.0**20

@@ -19,8 +19,6 @@ from noisewise.models.mixture import Mixture
 from noisewise.models.mixture_target import MixtureTarget
 from noisewise.models.target import Target
 
-__all__ = ["build_target"]
-
 _CLOSED_FORMS: dict[type, type[Target]] = {Glm: GlmTarget, Mixture: MixtureTarget}
 _Sample = tuple[tuple[str, tuple[int, ...], str, bytes], ...]
 """Columns by name, shape, type and content: rows that can be compared."""

@@ -10,13 +10,6 @@ from typing import Any
 import numpyro
 import numpyro.distributions as dist
 
-__all__ = [
-    "beta_bernoulli",
-    "dirichlet_categorical",
-    "gamma_exponential",
-    "normal_regression",
-]
-
 
 def gamma_exponential(x: Any = None, rows: int = 1) -> None:
     """M1: rate ~ Gamma(8, 2), x ~ Exponential(rate)."""

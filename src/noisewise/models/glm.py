@@ -22,8 +22,6 @@ from noisewise.models.frame import Frame
 from noisewise.models.ready_made import Capabilities, ReadyMade
 from noisewise.models.target import Target
 
-__all__ = ["FAMILIES", "Glm", "GlmTarget", "linear", "logistic", "poisson", "probit"]
-
 FAMILIES = ("logistic", "probit", "poisson", "linear")
 _TARGET_KINDS = {
     "logistic": ("binary", "category"),

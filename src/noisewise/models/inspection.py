@@ -16,8 +16,6 @@ from numpyro.distributions.constraints import Constraint
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["Layout", "ModelError", "Site", "inspect_model"]
-
 
 class ModelError(NoisewiseError):
     """The model cannot be fitted record by record; the message says why and what to do."""

@@ -23,8 +23,6 @@ from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.data import Column, Encoder, Schema
 from noisewise.models.ready_made import Capabilities, ReadyMade
 
-__all__ = ["RESPONSES", "Feature", "Mixture", "mixture", "mixture_from_text"]
-
 RESPONSES = ("poisson", "logistic")
 COUNT_SHAPE = 2.0
 """Shape of the Gamma prior of a count's rate: its mean is the declared one, its sd 0.7 of that."""

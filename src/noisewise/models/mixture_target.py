@@ -22,8 +22,6 @@ from noisewise.models.frame import Frame
 from noisewise.models.mixture import COUNT_SHAPE, Feature, Mixture
 from noisewise.models.target import Target
 
-__all__ = ["MixtureTarget"]
-
 
 class _Parts(NamedTuple):
     """A flat vector of unconstrained latents, taken apart."""

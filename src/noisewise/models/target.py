@@ -21,8 +21,6 @@ from noisewise.data import Rows
 from noisewise.models.frame import Frame
 from noisewise.models.inspection import Layout
 
-__all__ = ["Target"]
-
 
 @dataclass(frozen=True)
 class Target:

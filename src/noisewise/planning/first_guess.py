@@ -32,16 +32,6 @@ from noisewise.planning.single_release import (
 )
 from noisewise.posterior import LARGEST_MATRIX
 
-__all__ = [
-    "STEPS",
-    "PriorPredictiveSummary",
-    "design",
-    "first_guess",
-    "release_sds",
-    "sampling_rate",
-    "summarise",
-]
-
 STEPS = 4000
 _LARGEST_BATCH = 4000
 _BURN_INS = (0.1, 0.15, 0.2, 0.3)

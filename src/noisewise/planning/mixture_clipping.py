@@ -25,8 +25,6 @@ from noisewise.models import Mixture, RowView, Target, identity_frame
 from noisewise.planning.mixture_tables import simulate_table
 from noisewise.planning.single_release import least_noise
 
-__all__ = ["Bounds", "bound_gradients"]
-
 _SEED = 0
 _TABLES, _RECORDS = 16, 4096
 _BIAS = 0.3

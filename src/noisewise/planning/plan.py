@@ -39,8 +39,6 @@ from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.search import DESIGNS, SearchContext, learn_recalibration, search
 from noisewise.trials import Simulator, sep_trial
 
-__all__ = ["SIMULATED", "Plan", "guess_settings", "plan"]
-
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
 WITH_SAMPLE = (
     "simulated from the model's prior, the schema and a public sample; no row of the data was read"

@@ -15,8 +15,6 @@ from noisewise.models import BoundModel, Target
 from noisewise.planning.first_guess import PriorPredictiveSummary, design
 from noisewise.trials import simulator
 
-__all__ = ["DESIGNS", "SearchContext", "Trial", "learn_recalibration", "search"]
-
 DESIGNS = 5
 _DRAWS = 400
 _GOOD_ENOUGH = 0.2

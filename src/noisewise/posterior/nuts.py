@@ -21,8 +21,6 @@ from noisewise.posterior.trace_model import (
     split,
 )
 
-__all__ = ["infer"]
-
 
 def infer(
     model: TraceModel,

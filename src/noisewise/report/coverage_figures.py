@@ -33,8 +33,6 @@ from noisewise.report.figures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["joint_figure", "marginal_figure", "predictive_figure", "rank_figure"]
-
 _FAILED = -1
 _SIGMAS = 2.0
 _FITS_PER_BIN = 10

@@ -14,8 +14,6 @@ from noisewise.validation import Coverage
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_FITS", "Simulated", "interval_figure", "simulated_intervals"]
-
 MOST_FITS = 60
 _LEVEL = 0.95
 _WITHIN = 1.959964

@@ -17,8 +17,6 @@ from noisewise.report.numbers import rounded, three_digits
 from noisewise.report.page import fill
 from noisewise.validation import Coverage
 
-__all__ = ["MOST_PANELS", "write_coverage_page"]
-
 MOST_PANELS = 24
 _SIGMAS = 3.0
 

@@ -11,8 +11,6 @@ from noisewise.prediction import is_network, network_outputs
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
 from noisewise.result import Result
 
-__all__ = ["MOST_EFFECTS", "effects_figure"]
-
 MOST_EFFECTS = 12
 _POINTS = 41
 _LEVEL = 0.9

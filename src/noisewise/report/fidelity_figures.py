@@ -16,8 +16,6 @@ from noisewise.synthetic.marginals import ColumnMarginal, PairMarginal
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_COLUMNS", "pair_figure", "share_figure"]
-
 MOST_COLUMNS = 24
 _LINE, _TITLE, _AXIS, _LEGEND = 22, 26, 34, 34
 _LETTER = 8.5

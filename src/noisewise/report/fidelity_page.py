@@ -17,8 +17,6 @@ from noisewise.report.page import fill
 from noisewise.synthetic.marginals import ColumnMarginal, Fidelity, PairMarginal, measure
 from noisewise.synthetic.tables import SyntheticTables
 
-__all__ = ["write_fidelity_page"]
-
 _TAILS = (0.025, 0.975)
 
 

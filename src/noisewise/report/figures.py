@@ -25,21 +25,6 @@ from noisewise.report.intervals import Interval, Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "COLOURS",
-    "MOST_LINES",
-    "MOST_ROWS",
-    "NARROW",
-    "canvas",
-    "curvature_figure",
-    "draw_both",
-    "forest_figure",
-    "panel",
-    "plain_tick",
-    "shortened",
-    "trace_figure",
-]
-
 MOST_ROWS = 40
 MOST_LINES = 12
 

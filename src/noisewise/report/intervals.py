@@ -9,8 +9,6 @@ import numpy as np
 
 from noisewise.result import Result
 
-__all__ = ["Interval", "Row", "decimals", "interval_rows", "number", "per_unit_rows"]
-
 
 @dataclass(frozen=True)
 class Interval:

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-__all__ = ["percent", "percent_range", "rounded", "three_digits"]
-
 
 def three_digits(value: float) -> str:
     """Three digits that count, trailing zeros kept, so that columns line up.

@@ -18,8 +18,6 @@ from noisewise.report import effects, figures, words
 from noisewise.report.intervals import Row, decimals, interval_rows, number, per_unit_rows
 from noisewise.result import Request, Result
 
-__all__ = ["fill", "render", "stand_alone_check"]
-
 
 def render(result: Result) -> str:
     """The whole page."""

@@ -13,8 +13,6 @@ from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["utility_figure"]
-
 _DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
 _MARKS = ("s", "^", "v", "D")
 

@@ -16,8 +16,6 @@ from noisewise.report.numbers import percent, percent_range, rounded, three_digi
 from noisewise.report.page import fill
 from noisewise.report.plan_figures import utility_figure
 
-__all__ = ["write_plan_page"]
-
 _SEVERAL = "Lines: the median parameter. Band: the range over parameters with the planned rows."
 _LEVEL = "Where a line is level, a larger epsilon buys little: only rows do."
 

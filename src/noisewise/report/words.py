@@ -10,26 +10,6 @@ from noisewise.mechanism import Budget, Certificate
 from noisewise.posterior import Status
 from noisewise.result import Result
 
-__all__ = [
-    "POSTERIORS",
-    "SETTING_MEANINGS",
-    "adjacency_sentence",
-    "averaged",
-    "burn_in_sentence",
-    "convergence_sentence",
-    "curvature_sentence",
-    "delta_sentence",
-    "epsilon_sentence",
-    "expectation",
-    "headline",
-    "lead",
-    "naive",
-    "plain_name",
-    "small",
-    "spent_sentence",
-    "tails_sentence",
-]
-
 _FAMILIES = {
     "logistic": "Logistic regression",
     "probit": "Probit regression",

@@ -12,8 +12,6 @@ from noisewise.data import Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 
-__all__ = ["NetworkScaling", "Request"]
-
 _SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
     "dpvi": Settings,
     "dp-sep": SepSettings,

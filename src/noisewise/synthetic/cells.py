@@ -9,8 +9,6 @@ import numpy as np
 
 from noisewise.data import Column, Schema
 
-__all__ = ["Cells", "cut"]
-
 _MOST_CELLS = 12
 _BINS = 10
 _COARSE = 5

@@ -23,8 +23,6 @@ from noisewise.synthetic.tables import SyntheticTables
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Combined", "combine", "pool"]
-
 _LEAST_DF = 1.0
 
 

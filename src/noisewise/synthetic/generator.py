@@ -15,8 +15,6 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Rows, Schema
 from noisewise.models import RowView, Target
 
-__all__ = ["Drawn", "Generator", "covariates_of"]
-
 _GROUP_VALUES, _WIDEST_GROUP = 2**20, 32
 
 

@@ -19,8 +19,6 @@ from noisewise.synthetic.cells import Cells, cut
 from noisewise.synthetic.generator import Drawn
 from noisewise.synthetic.tables import SyntheticTables
 
-__all__ = ["ColumnMarginal", "Fidelity", "PairMarginal", "cramers_v", "measure"]
-
 _RELEASED, _LARGE = 200, 20_000
 _PILOT = 5
 _MOST_PAIRED = 16

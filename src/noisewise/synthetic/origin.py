@@ -11,8 +11,6 @@ from noisewise._validate import NoisewiseError
 from noisewise.mechanism import Certificate
 from noisewise.posterior import Status
 
-__all__ = ["Origin", "Saved", "read_origin", "write_origin"]
-
 _FILE, _FORMAT, _VERSION = "tables.json", "noisewise-tables", 1
 _POSTERIORS = {
     "averaged": (

@@ -15,8 +15,6 @@ from noisewise.synthetic.tables import FORMATS, SyntheticTables
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SavedTables", "load_tables"]
-
 
 def load_tables(folder: Path) -> SavedTables:
     """The tables in the folder; files are read when they are asked for."""

@@ -20,8 +20,6 @@ from noisewise.synthetic.origin import Origin, write_origin
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FORMATS", "SyntheticTables"]
-
 FORMATS = ("csv", "parquet")
 Answer = TypeVar("Answer")
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
 
-__all__ = ["Design", "DpviTrial", "SepTrial", "SimulatedPosterior", "dpvi_trial", "sep_trial"]
-
 
 class SimulatedPosterior(NamedTuple):
     """The posterior of one simulated fit, in the model's unconstrained space."""

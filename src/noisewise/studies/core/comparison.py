@@ -28,8 +28,6 @@ from noisewise.studies.core.study import (
     markdown_table,
 )
 
-__all__ = ["Comparison", "ComparisonResult"]
-
 _SHOWN = 12
 """Most places of an axis that a table shows; a trace has hundreds, which the figure shows."""
 _HELD = {True: "held", False: "NOT held", None: "not checked"}

@@ -16,8 +16,6 @@ from noisewise._validate import NoisewiseError, integer_at_least
 from noisewise.studies.core.lines import Line
 from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyResult
 
-__all__ = ["run"]
-
 
 def run(
     study: Study,

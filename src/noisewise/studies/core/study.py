@@ -13,18 +13,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 
-__all__ = [
-    "Column",
-    "Measure",
-    "Options",
-    "Outcome",
-    "Part",
-    "Study",
-    "StudyResult",
-    "label",
-    "markdown_table",
-]
-
 Printed = tuple[float, float]
 """A mean and the sd printed with it."""
 _LABELS = {

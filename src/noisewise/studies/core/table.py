@@ -22,8 +22,6 @@ from noisewise.studies.core.study import (
     markdown_table,
 )
 
-__all__ = ["READINGS", "Cells", "Table", "TableResult", "table_cells", "table_parts"]
-
 READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
 

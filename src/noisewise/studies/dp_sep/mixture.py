@@ -38,8 +38,6 @@ from noisewise.studies.dp_sep.mixture_fits import (
     prepare,
 )
 
-__all__ = ["GOALS", "SEP_MIXTURE", "draw_clusters", "measured", "one_step"]
-
 _STEP_DRAWS = 200
 _PAPER = {
     "sep": {math.inf: (0.0020, 0.0004)},

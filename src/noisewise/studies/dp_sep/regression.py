@@ -28,8 +28,6 @@ from noisewise.studies.dp_sep.regression_tables import (
     standardised_split,
 )
 
-__all__ = ["SEP_CLIPPING", "SEP_REGRESSION"]
-
 _DELTA = 1e-5
 _NEEDS = "a folder of regression tables (data.txt, index_train.txt, ...)"
 _GOALS: dict[Place, float] = {"kin8nm": 0.13, "naval": 0.0065, "wine": 0.65}

@@ -34,8 +34,6 @@ from noisewise.studies.dpvim.common import (
     softplus,
 )
 
-__all__ = ["ADULT", "Prepared", "adult_settings", "noise_errors"]
-
 CLIP_NORMS = {
     "vanilla": 3.0,
     "preconditioned": 4.0,

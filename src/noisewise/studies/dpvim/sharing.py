@@ -51,8 +51,6 @@ from noisewise.studies.dpvim.sharing_tables import (
 from noisewise.synthetic.generator import Generator
 from noisewise.trials import Fit, fit_table, noise_multipliers
 
-__all__ = ["CLIP_NORMS", "DATA_SHARING", "LENGTHS", "SCALES", "Prepared"]
-
 CLIP_NORMS = {
     "vanilla": (2.0,),
     "preconditioned": (4.0,),

@@ -36,8 +36,6 @@ from noisewise.trials import (
     target_for,
 )
 
-__all__ = ["GRID", "CalibrationMeasure", "run_cells"]
-
 _BINS = 10
 GRID = np.linspace(0, 1, 100)
 

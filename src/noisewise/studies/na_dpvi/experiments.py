@@ -32,17 +32,6 @@ from noisewise.models.frame import Frame
 from noisewise.models.glm import both
 from noisewise.models.target import Rows, Target
 
-__all__ = [
-    "AUTHORS_NOISE",
-    "DELTA",
-    "EXPERIMENTS",
-    "ROWS",
-    "STEPS",
-    "Experiment",
-    "log_ratios",
-    "softplus_inverse",
-]
-
 ROWS, DELTA, STEPS = 5000, 1e-5, 10_000
 AUTHORS_NOISE = {0.1: 360.0, 0.3: 117.5, 1.0: 37.8}
 """Noise multipliers of the authors' accountant, up to a sixth above the tight ones."""

@@ -15,8 +15,6 @@ from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyRes
 from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, EXPERIMENTS, ROWS
 from noisewise.trials import fit_with_steps, noise_multipliers, target_for
 
-__all__ = ["Gradients", "GradientsResult", "run_fit"]
-
 _RATE = 4.0
 """The truth of the simulated table: the prior's mean."""
 _COORDINATE = 0
