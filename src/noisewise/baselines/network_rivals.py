@@ -120,7 +120,7 @@ def dp_vi_settings(weights: np.ndarray, epochs: int = 100) -> Settings:
 
     The aligned rule, Adam's rate falling from 0.06 to 0.006, iterates of the last fifth averaged by
     whoever reads the trace. Of nine pairs of clip norm (0.5 to 5) and last rate (0.002 to 0.015)
-    this one had the least mean RMSE at epsilon 1 on made-up regressions that `network_phases` was
+    this one had the least mean RMSE at epsilon 1 on simulated regressions that `network_phases` was
     chosen on; vanilla was within 1% of aligned.
     """
     return Settings(

@@ -131,7 +131,7 @@ def verify(
 
 def _show_summary(result: Any) -> None:
     kinds = {"naive": "Plain DPVI", "averaged": "DPVIm's averaged posterior"}
-    kind = kinds.get(result.asked.get("posterior", ""), "Noise-aware posterior")
+    kind = kinds.get(result.request.posterior, "Noise-aware posterior")
     out.print(f"\n{kind}")
     grid = table_of("parameter", "mean", "sd", "95% interval")
     for name, row in result.summary().iterrows():

@@ -1,4 +1,4 @@
-"""What a coverage run found: arrays, and the questions that can be asked of them."""
+"""What a coverage run found: arrays, and what can be read from them."""
 
 from __future__ import annotations
 

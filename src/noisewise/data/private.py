@@ -14,7 +14,7 @@ class PrivateRows:
 
     Whoever expects `Rows` cannot be handed these: the type checker says so. Only the mechanism and
     the engine, which noise and account for what they compute, may open them, and functions whose
-    own name begins with ``unsafe_`` (a test holds every house to that).
+    own name begins with ``unsafe_`` (a test holds every package to that).
     """
 
     __slots__ = ("_columns",)

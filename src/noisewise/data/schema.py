@@ -170,7 +170,7 @@ class Schema:
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
 
     def simulate(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
-        """Draw a made-up table of `n` rows, columns independent; touches no data.
+        """Draw a simulated table of `n` rows, columns independent; touches no data.
 
         Real columns follow the normal with the declared mean and sd, truncated to the bounds, or
         are uniform on the bounds where none are declared; counts likewise, rounded. Categories come

@@ -37,7 +37,7 @@ class SepNumbers(NamedTuple):
     """Clip norms: (natural, centred) x (mean, precision, extra)."""
     weights: Array
     floor: float
-    wander: float
+    max_dispersion: float
 
     @property
     def noise_sd(self) -> Array:
@@ -122,11 +122,13 @@ def read(site: Site, numbers: SepNumbers, state: SepState) -> Gaussian:
     return Gaussian(state.mean, precision, family.inverse(precision))
 
 
-def cavity_of(site: Site, prior: Natural, posterior: Gaussian, rows: float) -> Gaussian:
+def cavity_of(site: Site, prior: Natural, posterior: Gaussian, public_count: float) -> Gaussian:
     """The posterior without one average site: q^(1 - 1/N) p0^(1/N) (DP-SEP eq. 4)."""
     family = site.family
-    precision = (1 - 1 / rows) * posterior.precision + prior.precision / rows
-    eta = (1 - 1 / rows) * family.apply(posterior.precision, posterior.mean) + prior.eta / rows
+    precision = (1 - 1 / public_count) * posterior.precision + prior.precision / public_count
+    eta = (1 - 1 / public_count) * family.apply(
+        posterior.precision, posterior.mean
+    ) + prior.eta / public_count
     return Gaussian(family.solve(precision, eta), precision, family.inverse(precision))
 
 
@@ -241,17 +243,18 @@ class DpSep:
             extra_variance=_extra_variance(numbers, state, rate, noise[2]),
         )
         posterior = read(site, numbers, moved)
-        calm = _calmed(site, numbers, moved, posterior, rate, noise[0])
+        damped = _damped_precision(site, numbers, moved, posterior, rate, noise[0])
         natural = family.solve(
             posterior.precision, moved.prior.eta + numbers.public_count * moved.eta
         )
         step_mean = moved.mean + rate.mean * family.solve(
-            calm, numbers.public_count * first + _pull(site, moved, posterior, point.cavity)
+            damped,
+            numbers.public_count * first + _public_gradient(site, moved, posterior, point.cavity),
         )
         moved = moved._replace(mean=jnp.where(centred, step_mean, natural))
         moved = moved._replace(
             averaged=moved.averaged + rate.keep * moved.mean,
-            spread=_spread(site, numbers, moved, posterior, calm, rate, noise[0]),
+            spread=_spread(site, numbers, moved, posterior, damped, rate, noise[0]),
             prior=site.prior(moved.mean, family.diagonal(posterior.covariance)),
         )
         return Step(moved, moved.mean)
@@ -293,14 +296,16 @@ def _extra_variance(numbers: SepNumbers, state: SepState, rate: Rates, noise: Ar
     residuals are Gaussian.
     """
     odds = (1 - numbers.sampling_rate) / numbers.sampling_rate
-    kick = (noise / numbers.public_count) ** 2 + odds / numbers.public_count * 3 * state.extra**2
-    return (1 - rate.extra) ** 2 * state.extra_variance + rate.extra**2 * kick
+    innovation = (
+        noise / numbers.public_count
+    ) ** 2 + odds / numbers.public_count * 3 * state.extra**2
+    return (1 - rate.extra) ** 2 * state.extra_variance + rate.extra**2 * innovation
 
 
-def _pull(site: Site, state: SepState, posterior: Gaussian, cavity: Gaussian) -> Array:
+def _public_gradient(site: Site, state: SepState, posterior: Gaussian, cavity: Gaussian) -> Array:
     """What joins N g in the centred step: eta_0 - Lambda_0 m + N Lambda_s (m_c - m).
 
-    At equal rates m + rho Lambda^-1 (N g + pull), with the new Lambda, is damped SEP; N Lambda_s is
+    At equal rates m + rho Lambda^-1 (N g + this), with the new Lambda, is damped SEP; N Lambda_s is
     read as Lambda - Lambda_0.
     """
     family, prior = site.family, state.prior
@@ -308,16 +313,16 @@ def _pull(site: Site, state: SepState, posterior: Gaussian, cavity: Gaussian) ->
     return prior.eta - family.apply(prior.precision, state.mean) + offset
 
 
-def _calmed(
+def _damped_precision(
     site: Site, numbers: SepNumbers, state: SepState, posterior: Gaussian, rate: Rates, noise: Array
 ) -> Array:
     """The precision by which a step is divided: raised where it is small against the noise.
 
     Noise alone, at this rate for ever, then spreads a coordinate by sqrt(rho/2) noise/Lambda =
-    ``wander`` prior sds at most.
+    ``max_dispersion`` prior sds at most.
     """
     prior_sd = site.family.least_eigenvalue(state.prior.precision) ** -0.5
-    least = jnp.sqrt(rate.mean / 2) * noise / (numbers.wander * prior_sd)
+    least = jnp.sqrt(rate.mean / 2) * noise / (numbers.max_dispersion * prior_sd)
     return site.family.floored(posterior.precision, least)
 
 
@@ -326,7 +331,7 @@ def _spread(
     numbers: SepNumbers,
     state: SepState,
     posterior: Gaussian,
-    calm: Array,
+    damped: Array,
     rate: Rates,
     noise: Array,
 ) -> Spread:
@@ -338,13 +343,13 @@ def _spread(
     product of the records' gradients, which where the model holds is (1 - q)/q (Lambda - Lambda_0).
     """
     family, spread = site.family, state.spread
-    inverse = family.matrices(family.inverse(calm))
+    inverse = family.matrices(family.inverse(damped))
     size = inverse.shape[-1]
     shrink = jnp.eye(size) - rate.mean * inverse @ family.matrices(posterior.precision)
     odds = (1 - numbers.sampling_rate) / numbers.sampling_rate
     data = family.matrices(posterior.precision - state.prior.precision)
-    kicks = noise.reshape(-1, size)[:, :, None] ** 2 * jnp.eye(size) + odds * data
-    mean = shrink @ spread.mean @ shrink.mT + rate.mean**2 * inverse @ kicks @ inverse
+    innovation = noise.reshape(-1, size)[:, :, None] ** 2 * jnp.eye(size) + odds * data
+    mean = shrink @ spread.mean @ shrink.mT + rate.mean**2 * inverse @ innovation @ inverse
     carried = spread.average_with_mean @ shrink.mT
     crossed = carried + rate.keep * mean
     average = spread.average + rate.keep * (carried + carried.mT) + rate.keep**2 * mean

@@ -54,7 +54,7 @@ class MixtureSite:
         """None."""
         return jnp.zeros(0)
 
-    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Ones."""
         return jnp.ones(self.family.dim + self.family.packed)
 
@@ -74,23 +74,23 @@ class MixtureSite:
         return jax.nn.softmax(-0.5 * jnp.sum(off**2 / total + jnp.log(total), axis=-1), axis=-1)
 
     def updates(
-        self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
+        self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows
     ) -> SiteUpdates:
         """The batch's sites."""
         vectors, v, off = self._eigenbasis(cavity, batch["X"])
         r = self._responsibilities(v, off)[..., None]
         total = v + self.sd**2
         a = (off / total) / (1 - r * v / total)
-        doubt = r * (1 - r)
-        divisor = 1 + doubt * jnp.sum(a * v * off / total, axis=-1, keepdims=True)
+        undecided = r * (1 - r)
+        divisor = 1 + undecided * jnp.sum(a * v * off / total, axis=-1, keepdims=True)
         gradient = jnp.einsum("kij,nkj->nki", vectors, r * a / divisor)
-        sure = r / (self.sd**2 + (1 - r) * v)
-        around = jnp.einsum("kij,nkj,klj->nkil", vectors, sure, vectors)
+        within = r / (self.sd**2 + (1 - r) * v)
+        around = jnp.einsum("kij,nkj,klj->nkil", vectors, within, vectors)
         along = jnp.einsum("kij,nkj->nki", vectors, a)
-        bend = (doubt / divisor)[..., None] * along[..., :, None] * along[..., None, :]
+        between = (undecided / divisor)[..., None] * along[..., :, None] * along[..., None, :]
         count = len(batch["X"])
         return SiteUpdates(
             gradient.reshape(count, -1),
-            self.family.pack(around - bend),
+            self.family.pack(around - between),
             jnp.zeros((count, 0)),
         )

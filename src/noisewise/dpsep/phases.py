@@ -70,7 +70,7 @@ def assemble(
         bounds=jnp.asarray([settings.natural_bounds or settings.bounds, settings.bounds]),
         weights=jnp.asarray(settings.weights, jnp.float32),
         floor=settings.floor,
-        wander=settings.wander,
+        max_dispersion=settings.max_dispersion,
     )
     return Run(
         algorithm=algorithm,

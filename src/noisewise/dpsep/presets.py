@@ -17,7 +17,7 @@ from noisewise.dpsep.site import kept_share
 EPOCH_STEPS = 8
 """Steps of a network in which every record is drawn once, by expectation."""
 NETWORK_TARGET_SD = 0.6
-"""What `network_phases` likes its target's sd to be: the best of four on made-up regressions."""
+"""What `network_phases` likes its target's sd to be: the best of four on simulated regressions."""
 _RESIDUAL = 2.0
 """Clip of half a squared residual, in noise variances."""
 _REFERENCE_STEPS = 300
@@ -26,13 +26,13 @@ _LEAST_UNITS = 5
 
 
 def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Phase[GlmSite], ...]:
-    """One phase for a generalised linear model; ``design`` has made-up or public covariates.
+    """One phase for a generalised linear model; ``design`` has simulated or public covariates.
 
     A record's gradient is |x| times its residual, which is at most one in a logistic regression and
     hardly above two noise sds, or two, in the others; its precision is |x|^2 times at most a
     quarter, or one; half its squared residual is below two noise variances but for one record in
-    twenty. |x| is what nineteen of twenty made-up records stay below. The mean moves slowly, a run
-    being a dozen of its time constants: where curvature depends on the mean, wander is a bias.
+    twenty. |x| is what nineteen of twenty simulated records stay below. The mean moves slowly, a run
+    being a dozen of its time constants: where curvature depends on the mean, its dispersion is a bias.
     """
     site = site.clipped_at(_RESIDUAL)
     lengths = np.linalg.norm(np.asarray(design, float), axis=1)
@@ -48,7 +48,7 @@ def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Pha
         decay_from=1.0,
         averaged=0.5,
         floor=1.0,
-        wander=0.5,
+        max_dispersion=0.5,
     )
     return (Phase(site, settings),)
 
@@ -70,7 +70,7 @@ def network_phases(
     """One phase for a network whose inputs were whitened and whose target has an sd of about
     `NETWORK_TARGET_SD`.
 
-    Chosen at epsilon 1 on four made-up regressions: two sums of random waves of 8 inputs (N = 7373,
+    Chosen at epsilon 1 on four simulated regressions: two sums of random waves of 8 inputs (N = 7373,
     smooth and rough), a noisy one of 11 (N = 1440), and a nearly linear one of 16 (N = 10741). RMSE
     was flat around these values; see docs/dp-sep.md.
     """
@@ -85,7 +85,7 @@ def network_phases(
         last_rate=0.1,
         averaged=0.2,
         floor=2.0,
-        wander=0.08,
+        max_dispersion=0.08,
     )
     return (Phase(NetworkSite(inputs, hidden, kept=kept_share(_RESIDUAL)), settings),)
 
@@ -112,7 +112,7 @@ def network_reference(
         last_rate=0.1,
         averaged=0.1,
         floor=0.0,
-        wander=math.inf,
+        max_dispersion=math.inf,
     )
     return Phase(site, settings)
 

@@ -239,7 +239,7 @@ def literal_certificate(
         "accounting": "one release of a record per epoch; passes in random order are not sampling",
     }
     void = (
-        f"it spends epsilon {true:.3g}, not the {budget.epsilon:g} that was asked for",
+        f"it spends epsilon {true:.3g}, not the {budget.epsilon:g} of the budget",
         "the noise comes from a seed",
     )
     return issue(honest, (release,), sources, void)

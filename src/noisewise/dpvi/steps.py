@@ -26,10 +26,12 @@ def curvature_step(
 def decaying_schedule(steps: int, initial_multiplier: float, until: float) -> np.ndarray:
     """Multipliers of the step size: from ``initial_multiplier`` down to 1 over a run's first part.
 
-    Large early steps bring a far start near within the burn-in; the constant rest is what the
+    Large first steps bring a far start near within the burn-in; the constant rest is what the
     noise-aware posterior is read from.
     """
     schedule = np.ones(steps, np.float32)
-    early = int(until * steps)
-    schedule[:early] = np.geomspace(max(initial_multiplier, 1.0), 1.0, early) if early else 1.0
+    warm_up = int(until * steps)
+    schedule[:warm_up] = (
+        np.geomspace(max(initial_multiplier, 1.0), 1.0, warm_up) if warm_up else 1.0
+    )
     return schedule

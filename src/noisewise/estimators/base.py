@@ -142,7 +142,7 @@ class PrivateGlm(PrivateEstimator):
         self.intercept_draws_, self.coef_draws_ = units
 
     def _model(self, family: str, schema: Schema) -> Glm:
-        """The regression with its priors as the target was declared, or as asked for."""
+        """The regression with its priors as the target was declared, or as requested."""
         return glm_for(family, schema[TARGET], self.prior_scale)
 
     def coef_interval(self, level: float = 0.95) -> np.ndarray:

@@ -118,8 +118,8 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
         ``noise=True`` gives predictive intervals instead: where a new target would lie.
         """
         ends = tails(level)
-        kicks = residuals(self.noise_draws_) if noise else 0.0
-        parts = [np.quantile(said + kicks, ends, axis=1).T for said in self._outputs(X)]
+        target_noise = residuals(self.noise_draws_) if noise else 0.0
+        parts = [np.quantile(said + target_noise, ends, axis=1).T for said in self._outputs(X)]
         return np.concatenate(parts)
 
     def _outputs(self, X: Any) -> Any:

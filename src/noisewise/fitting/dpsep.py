@@ -108,9 +108,9 @@ def refuse_without_design(job: Job) -> None:
 def run_sep(job: Job, prepared: Prepared, total: int) -> Sequence[Finished]:
     """All phases on the table; ``total`` is what the progress bar counts to."""
     progress = job.progress
-    heard = None if progress is None else lambda done: progress(done, total)
+    on_step = None if progress is None else lambda done: progress(done, total)
     seed = job.insecure_seed
-    return run_phases_secure(prepared.runs, prepared.rows, insecure_seed=seed, progress=heard)
+    return run_phases_secure(prepared.runs, prepared.rows, insecure_seed=seed, progress=on_step)
 
 
 def sep_trace(finished: Finished) -> SepTrace:

@@ -54,7 +54,7 @@ class Dpvi:
             check_method(self.chosen_posterior, settings, target.dim)
 
     def _check_posterior(self, bound: BoundModel) -> None:
-        """Whether the model can be read as asked."""
+        """Whether the model can be read as requested."""
         bound.require("averaged_posterior", "DPVI", "fit it with method='dp-sep'")
         if self.chosen_posterior not in (None, "averaged"):
             purpose, instead = f"posterior={self.chosen_posterior!r}", "use posterior='averaged'"
@@ -91,8 +91,8 @@ class Dpvi:
         """One run."""
         (run,) = prepared.runs
         progress = job.progress
-        heard = None if progress is None else lambda done: progress(done, run.steps)
-        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=heard)]
+        on_step = None if progress is None else lambda done: progress(done, run.steps)
+        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=on_step)]
 
     def posterior(
         self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator

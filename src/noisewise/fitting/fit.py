@@ -1,4 +1,4 @@
-"""The whole street in one call: a table and a budget in, a noise-aware posterior out."""
+"""The whole way in one call: a table and a budget in, a noise-aware posterior out."""
 
 from __future__ import annotations
 

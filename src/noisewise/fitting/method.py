@@ -20,7 +20,7 @@ from noisewise.result import NetworkScaling
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """A fit as it was asked for."""
+    """A fit as it was requested."""
 
     bound: BoundModel
     table: Table

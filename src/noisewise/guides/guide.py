@@ -33,10 +33,12 @@ class Guide(Protocol):
     def initial(self, scale: float) -> np.ndarray:
         """Free parameters of independent coordinates, each with this free ``scale``."""
 
-    def points(self, parameters: Array, noise: Array) -> Array:
+    def points(self, parameters: Array, base_normals: Array) -> Array:
         """Reparametrised draws (draws x dim): DPVIm eqs. 6 and 19."""
 
-    def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
+    def gradients(
+        self, parameters: Array, base_normals: Array, moments: Moments
+    ) -> tuple[Array, Array]:
         """Gradients by means and by free parameters, averaged over draws."""
 
     def chain_rule(self, parameters: Array, draw: Array, by_mean: Array) -> Array:

@@ -25,7 +25,7 @@ _Sample = tuple[tuple[str, tuple[int, ...], str, bytes], ...]
 
 
 def build_target(model: Callable[..., Any], rows: Rows) -> Target:
-    """Inspect a model on a few made-up rows and wrap it; refuse it with a reason if need be.
+    """Inspect a model on a few simulated rows and wrap it; refuse it with a reason if need be.
 
     Ready-made regressions and mixtures come back with closed-form gradients. A model that was
     looked at before with the same rows is not looked at again: plan, fit and coverage of one model
@@ -43,7 +43,7 @@ def _on_the_host() -> AbstractContextManager[Any]:
     """Looking at a model is many tiny operations: an accelerator only compiles them longer."""
     try:
         return jax.default_device(jax.local_devices(backend="cpu")[0])
-    except RuntimeError:  # JAX was told to know no CPU
+    except RuntimeError:  # JAX was set up without a CPU
         return nullcontext()
 
 

@@ -214,19 +214,19 @@ def _feature(column: Column, centre: float, scale: float) -> Feature:
     return Feature(column.name, len(column.categories or ("no", "yes")))
 
 
-def _response(column: Column, asked: str | None) -> str:
+def _response(column: Column, requested: str | None) -> str:
     if column.kind == "real":
         raise NoisewiseError(
             f"target '{column.name}' is real, and a mixture's regression predicts counts and yes "
             "or no: choose another target, or declare it as a category of ranges without target="
         )
     if column.kind == "count":
-        if asked == "logistic":
+        if requested == "logistic":
             raise NoisewiseError(
                 f"target '{column.name}' is a count: response must be 'poisson', got 'logistic'"
             )
         return "poisson"
-    return asked or "logistic"
+    return requested or "logistic"
 
 
 def _sample_feature(feature: Feature, components: int) -> Any:

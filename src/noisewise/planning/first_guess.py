@@ -142,7 +142,7 @@ def design(
 ) -> Settings:
     """Means-only settings; what is not given is guessed.
 
-    ``caution`` multiplies the early time constants that are allowed for convergence.
+    ``caution`` multiplies the first time constants that are allowed for convergence.
     """
     integer_at_least("steps", steps, 10)
     constants = _time_constants(summary) if time_constants is None else time_constants

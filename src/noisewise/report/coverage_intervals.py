@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, plain_tick
-from noisewise.validation import Coverage
+from noisewise.coverage import Coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,10 +61,10 @@ def interval_figure(found: Simulated, name: str = "noise-aware") -> str:
     some = found.first(MOST_FITS)
     if not np.isfinite(some.aware).any():
         return ""
-    aware, plain = (int(some.held(interval).sum()) for interval in (some.aware, some.unaware))
+    aware, unaware = (int(some.held(interval).sum()) for interval in (some.aware, some.unaware))
     words = (
         f"Interval plot of {len(some.truth)} simulated fits: {aware} intervals ({name}) hold "
-        f"the truth, and {plain} of plain DPVI."
+        f"the truth, and {unaware} of plain DPVI."
     )
     return draw_both("fits", words, lambda width: _draw(some, name, width))
 
@@ -127,12 +127,12 @@ def _limits(some: Simulated) -> tuple[float, float]:
     base = some.truth if some.around_truth else 0 * some.truth
     inner = np.append((some.aware - base).ravel(), some.truth - base)
     low, high = np.nanmin(inner), np.nanmax(inner)
-    plain = (some.unaware - base)[np.isfinite(some.unaware)]
+    unaware = (some.unaware - base)[np.isfinite(some.unaware)]
     reach = high - low
-    if plain.size:
+    if unaware.size:
         low, high = (
-            max(min(low, plain.min()), low - reach),
-            min(max(high, plain.max()), high + reach),
+            max(min(low, unaware.min()), low - reach),
+            min(max(high, unaware.max()), high + reach),
         )
     rim = 0.03 * (high - low) or 1.0
     return low - rim, high + rim

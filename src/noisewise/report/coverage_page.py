@@ -85,7 +85,7 @@ def _lead(found: Coverage) -> str:
     if "epsilon" in about and "delta" in about:
         how = f" under ({about['epsilon']:g}, {words.small(about['delta'])})-differential privacy"
     return (
-        f"{tables} were made up from {source} and its priors, and each was fitted{how}. The "
+        f"{tables} were simulated from {source} and its priors, and each was fitted{how}. The "
         "truths are known, so the error bars can be checked against them. No row was read."
     )
 
@@ -125,10 +125,10 @@ def _fits(found: Coverage) -> dict[str, Any]:
         off = np.abs(np.log(found.scores.z_sd))
     where = int(np.argmax(np.nan_to_num(off, nan=np.inf)))
     seen = simulated_intervals(found, where)
-    aware, plain = (f"{seen.held(each).mean():.0%}" for each in (seen.aware, seen.unaware))
+    aware, unaware = (f"{seen.held(each).mean():.0%}" for each in (seen.aware, seen.unaware))
     only = len(found.labels) == 1
-    # Never call noise-aware what was asked to ignore the noise.
-    name = "as asked for" if found.about.get("posterior") == "naive" else "noise-aware"
+    # Never call noise-aware what was requested to ignore the noise.
+    name = "as requested" if found.about.get("posterior") == "naive" else "noise-aware"
     return {
         "figure": Markup(interval_figure(seen, name)),
         "label": found.labels[where],
@@ -138,7 +138,7 @@ def _fits(found: Coverage) -> dict[str, Any]:
         "words": (
             f"Over all {len(seen.truth):,} fits, {aware} of the 95% intervals of "
             f"{found.labels[where]} hold the truth ({name}). Plain DPVI's, which take the last "
-            f"noisy iterate for the optimum, do so in {plain}."
+            f"noisy iterate for the optimum, do so in {unaware}."
         ),
     }
 
@@ -173,8 +173,8 @@ def _rows(found: Coverage) -> list[dict[str, Any]]:
             ),
             (rounded(ratio, 2), False),
         ]
-        plain = rounded(row["noise_unaware_z_sd"], 2)
-        rows.append({"label": row["parameter"], "cells": cells, "plain": plain})
+        unaware = rounded(row["noise_unaware_z_sd"], 2)
+        rows.append({"label": row["parameter"], "cells": cells, "noise_unaware": unaware})
     return rows
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from noisewise.prediction import is_network, network_outputs
+from noisewise.result import is_network, network_outputs
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
 from noisewise.result import Result
 

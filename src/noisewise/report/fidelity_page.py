@@ -54,8 +54,8 @@ def _context(tables: SyntheticTables, found: Fidelity, unsafe: bool) -> dict[str
             "privacy, and cost nothing more."
         ),
         "reasons": reasons,
-        "plain": origin.plain,
-        "doubts": origin.doubts,
+        "noise_unaware": origin.noise_unaware,
+        "caveats": origin.caveats,
         "unsafe": unsafe,
         "facts": [
             ("tables", f"{len(tables):,}"),

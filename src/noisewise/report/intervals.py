@@ -38,7 +38,7 @@ class Row:
 
     @property
     def width_ratio(self) -> float:
-        """Width of the plain 95% interval over the noise-aware one's; NaN where there is none."""
+        """Width of the noise-unaware 95% interval over the noise-aware one's; NaN where there is none."""
         if self.unaware is None or not self.aware.upper > self.aware.lower:
             return math.nan
         return (self.unaware.upper - self.unaware.lower) / (self.aware.upper - self.aware.lower)
@@ -50,8 +50,8 @@ def interval_rows(result: Result) -> list[Row]:
     for latent, draws in result.reported(result.draws).items():
         aware = _intervals(result, latent, draws)
         without = result.noise_unaware.get(latent)
-        plain = {} if without is None else _intervals(result, latent, without)
-        rows += [Row(latent, label, found, plain.get(label)) for label, found in aware.items()]
+        unaware = {} if without is None else _intervals(result, latent, without)
+        rows += [Row(latent, label, found, unaware.get(label)) for label, found in aware.items()]
     return rows
 
 

@@ -171,9 +171,9 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
         name = "averaged posterior"
     ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
     return {
-        "figure": Markup(figures.forest_figure(rows, name, f"plain {words.plain_name(result)}")),
+        "figure": Markup(figures.forest_figure(rows, name, f"plain {words.unaware_name(result)}")),
         "naive": words.naive(result),
-        "plain_name": words.plain_name(result),
+        "unaware_name": words.unaware_name(result),
         "expectation": words.expectation(result),
         "effects": Markup(effects.effects_figure(result)),
         "most_effects": effects.MOST_EFFECTS,
@@ -193,11 +193,11 @@ def _line(row: Row) -> dict[str, str]:
         "mean": number(row.aware.mean, digits),
         "sd": number(row.aware.sd, digits),
         "interval": _span(row.aware.lower, row.aware.upper, digits),
-        "plain": "n/a",
+        "noise_unaware": "n/a",
         "ratio": number(row.width_ratio, 2),
     }
     if row.unaware is not None:
-        line["plain"] = _span(row.unaware.lower, row.unaware.upper, digits)
+        line["noise_unaware"] = _span(row.unaware.lower, row.unaware.upper, digits)
     return line
 
 

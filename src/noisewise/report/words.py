@@ -28,7 +28,7 @@ def headline(result: Result) -> str:
 
 
 def naive(result: Result) -> bool:
-    """Whether plain DPVI was asked for, so that nothing here is noise-aware."""
+    """Whether plain DPVI was requested, so that nothing here is noise-aware."""
     return result.request.posterior == "naive"
 
 
@@ -180,7 +180,7 @@ def expectation(result: Result) -> bool:
     return result.request.posterior == "dp-sep"
 
 
-def plain_name(result: Result) -> str:
+def unaware_name(result: Result) -> str:
     """What ignores the noise."""
     return "DP-SEP" if expectation(result) else "DPVI"
 
@@ -245,7 +245,7 @@ POSTERIORS = {
     "nuts": "noise-aware, by Hamiltonian Monte Carlo (NUTS)",
     "averaged": "DPVIm's: converged iterates averaged, their variance added",
     "laplace": "noise-aware, by Laplace's approximation",
-    "naive": "plain DPVI, as asked for: it ignores the privacy noise",
+    "naive": "plain DPVI, as requested: it ignores the privacy noise",
     "dp-sep": "noise-aware, by DP-SEP: the known noise of its mean added to its covariance",
 }
 
@@ -284,6 +284,6 @@ SETTING_MEANINGS = {
     "last_rate": "what they fall to",
     "averaged": "share of the last steps whose means are averaged",
     "floor": "least eigenvalue of the precision, in sds of its noise",
-    "wander": "most that noise alone may move a parameter, in prior sds",
+    "max_dispersion": "most that noise alone may disperse a parameter's iterates, in prior sds",
     "start": "initial means; none is the frame's origin",
 }

@@ -1,4 +1,4 @@
-"""What was asked of a fit, as typed data: all of it public."""
+"""What was requested of a fit, as typed data: all of it public."""
 
 from __future__ import annotations
 

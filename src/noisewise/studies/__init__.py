@@ -34,7 +34,7 @@ def run_study(
         name: a key of `STUDIES`.
         epsilons: budgets instead of the paper's.
         methods: methods (or gradient rules, where those are compared) instead of the study's.
-        options: what else `run` can be told.
+        options: what else `run` takes.
     """
     one_of("study", name, tuple(STUDIES))
     return run(STUDIES[name].at(tuple(epsilons)).with_methods(tuple(methods)), **options)

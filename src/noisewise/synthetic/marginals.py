@@ -75,7 +75,7 @@ def measure(
 ) -> Fidelity:
     """Look at every table once; with ``unsafe_data``, also at the real one."""
     rows = None if unsafe_data is None else _real_columns(tables, unsafe_data)
-    pilot = [drawn.columns for drawn in tables.elsewhere(_PILOT, _LARGE)]
+    pilot = [drawn.columns for drawn in tables.further_draws(_PILOT, _LARGE)]
     pooled = {name: np.concatenate([each[name] for each in pilot]) for name in pilot[0]}
     cells = cut(tables.schema, pooled)
     total, done = len(tables) + _RELEASED, 0
@@ -93,7 +93,7 @@ def measure(
         return found
 
     ours = look(tables.drawn(place) for place in range(len(tables)))
-    theirs = look(tables.elsewhere(_RELEASED, _LARGE))
+    theirs = look(tables.further_draws(_RELEASED, _LARGE))
     real = None if rows is None else _look(cells, rows)
     return Fidelity(
         _columns(cells, ours, theirs, real, moved),

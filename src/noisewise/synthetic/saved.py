@@ -1,4 +1,4 @@
-"""Synthetic tables read back from a folder: same frames, same certificate, same doubts."""
+"""Synthetic tables read back from a folder: same frames, same certificate, same caveats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def load_tables(folder: Path) -> SavedTables:
-    """The tables in the folder; files are read when they are asked for."""
+    """The tables in the folder; files are read when they are needed."""
     about = read_origin(folder)
     if about.format not in FORMATS:
         raise NoisewiseError(f"{folder} holds files of format {about.format!r}, not {FORMATS}")
@@ -69,7 +69,7 @@ class SavedTables(SyntheticTables):
         """Not to be had from files."""
         self._refuse()
 
-    def elsewhere(self, count: int, rows: int) -> Iterator[Drawn]:
+    def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
         """Not to be had from files."""
         self._refuse()
 

@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 class SyntheticTables(Sequence["pandas.DataFrame"]):
-    """A sequence of pandas frames, each drawn from one posterior draw when it is asked for.
+    """A sequence of pandas frames, each drawn from one posterior draw when it is needed.
 
     Columns have the schema's types: real columns are floats and counts whole numbers within their
     bounds, binary columns 0 and 1, categories pandas categoricals with all declared levels, vector
@@ -122,7 +122,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
             self._kept = first, self._draw(places, self.rows, numbers)
         return self._kept[1][place - first]
 
-    def elsewhere(self, count: int, rows: int) -> Iterator[Drawn]:
+    def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
         """Tables from posterior draws that no table here has used, as far as there are any."""
         group = self._generator.group(rows)
         # Numbers behind all of ours: where draws have to be used again, the records are new.
@@ -183,7 +183,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
 
     @staticmethod
     def load(folder: str | Path) -> SyntheticTables:
-        """Tables that `save` or `noisewise synthesize` wrote, with their certificate and doubts.
+        """Tables that `save` or `noisewise synthesize` wrote, with their certificate and caveats.
 
         The posterior behind them is not in the folder, so that they have no fidelity page.
         """

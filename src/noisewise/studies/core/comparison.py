@@ -50,7 +50,7 @@ class Comparison(Study):
         self, options: Options, outcomes: dict[Part, Outcome], about: dict[str, Any]
     ) -> ComparisonResult:
         """Lines of all parts, pieces of one curve joined."""
-        asked = {
+        chosen = {
             "rules": options.methods,
             "epsilons": options.epsilons,
             "fits": options.fits,
@@ -62,7 +62,7 @@ class Comparison(Study):
         work = {part.label: outcome.seconds for part, outcome in outcomes.items()}
         times = {"seconds": sum(work.values()), "seconds_by_part": work}
         lines = joined(line for outcome in outcomes.values() for line in outcome.found)
-        return ComparisonResult(self, tuple(lines), {**asked, "device": about["device"], **times})
+        return ComparisonResult(self, tuple(lines), {**chosen, "device": about["device"], **times})
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,8 +68,8 @@ class Table(Study):
             measures[int(part.variant)] |= outcome.found
             seconds[int(part.variant)][part.method] = outcome.seconds
         ordered = [{name: found[name] for name in options.methods} for found in measures]
-        asked = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
-        return TableResult(self, tuple(ordered), {**asked, **about, "seconds_by_part": seconds})
+        chosen = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
+        return TableResult(self, tuple(ordered), {**chosen, **about, "seconds_by_part": seconds})
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,7 +92,7 @@ def _prepare(options: Options) -> _Prepared:
     for table in tables.values():
         if len(table.train) < options.fits:
             raise NoisewiseError(
-                f"table {table.name} has {len(table.train)} splits, {options.fits} were asked for: "
+                f"table {table.name} has {len(table.train)} splits, {options.fits} were requested: "
                 f"--fits {len(table.train)} at most"
             )
     some = next(iter(tables.values()))
@@ -109,7 +109,7 @@ def _prepare(options: Options) -> _Prepared:
 def _scores(
     part: Part, epsilon: float, options: Options, prepared: _Prepared, factors: Sequence[float]
 ) -> list[Scores]:
-    """A method on the first splits of a table, as many as were asked for."""
+    """A method on the first splits of a table, as many as were requested."""
     table, budget = prepared.tables[part.variant], Budget(epsilon=epsilon, delta=_DELTA)
     splits = [
         private_split(table, number, budget, options.seed + number)

@@ -156,7 +156,7 @@ def _fit_authors(
 
 
 def _fit_planned(data: Adult, epsilon: float, options: Options) -> _Fits:
-    """Declared bounds and the quick plan that `fit` makes without being asked."""
+    """Declared bounds and the quick plan that `fit` makes by itself."""
     schema = declared_schema(data)
     bound = bind_model(logistic(), schema, "income")
     rows, test = (bound.view.encode(declared_arrays(schema, part)) for part in data)

@@ -139,7 +139,7 @@ def repeated_shares(found: Fits, seed: int) -> np.ndarray:
 
 
 class _Task(NamedTuple):
-    """What a method is asked for."""
+    """What a method works on."""
 
     experiment: Experiment
     budget: Budget

@@ -129,11 +129,11 @@ class _SoftplusRegressionTarget(Target):
     """As in `GlmTarget`, a record's gradient by the weights is its row times a residual."""
 
     def record_moments(
-        self, frame: Frame, points: Array, noise: Array, batch: Rows
+        self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`; the authors fit in the model's own coordinates."""
         if frame.factor is not None or frame.scale is not None:
-            return super().record_moments(frame, points, noise, batch)
+            return super().record_moments(frame, points, base_normals, batch)
         theta, design = frame.to_model(points), batch["X"]
         variance, jacobian = jax.nn.softplus(theta[:, 0]), jax.nn.sigmoid(theta[:, 0])
         residual = design @ theta[:, 1:].T - batch["y"][:, None]
@@ -141,8 +141,8 @@ class _SoftplusRegressionTarget(Target):
         by_free = 0.5 * jacobian * (1 / variance - slope**2)
         mean = both(by_free.mean(1, keepdims=True), slope.mean(1, keepdims=True) * design)
         draws = len(points)
-        free = by_free @ noise[:, :1] / draws
-        return mean, both(free, (slope @ noise[:, 1:] / draws) * design)
+        free = by_free @ base_normals[:, :1] / draws
+        return mean, both(free, (slope @ base_normals[:, 1:] / draws) * design)
 
 
 @dataclass(frozen=True, eq=False)

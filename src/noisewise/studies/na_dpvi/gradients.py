@@ -72,8 +72,8 @@ class Gradients(Study):
     ) -> GradientsResult:
         """The fit's line."""
         (outcome,) = outcomes.values()
-        asked = {"draws": options.draws, "seed": options.seed, "true_rate": _RATE}
-        return GradientsResult(self, outcome.found, {"epsilon": options.epsilons[0], **asked})
+        chosen = {"draws": options.draws, "seed": options.seed, "true_rate": _RATE}
+        return GradientsResult(self, outcome.found, {"epsilon": options.epsilons[0], **chosen})
 
 
 @dataclass(frozen=True, eq=False)
