@@ -1,4 +1,4 @@
-"""Who writes the HTML page of an object: a registry, so that no earlier package imports `report`."""
+"""Who writes the HTML page of an object: a registry, so that nothing has to import `report`."""
 
 from __future__ import annotations
 

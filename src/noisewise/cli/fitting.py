@@ -69,7 +69,7 @@ def fit(
         from noisewise.fitting import fit as run_fit
         from noisewise.mechanism import Budget
         from noisewise.planning import Plan
-        from noisewise.storage import check_free
+        from noisewise.result import check_free
 
         check_free(output, overwrite=overwrite)
         if public_sample is not None and public_sample.resolve() == data.resolve():

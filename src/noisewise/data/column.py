@@ -135,7 +135,7 @@ class Column:
         return plain
 
     def simulate(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draw `n` simulated values from the declared marginal; category columns as integer codes."""
+        """Draw `n` values from the declared marginal; category columns as integer codes."""
         if self.kind == "binary":
             chance = 0.5 if self.share is None else self.share
             return (rng.random(n) < chance).astype(np.int8)

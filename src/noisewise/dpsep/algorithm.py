@@ -124,11 +124,9 @@ def read(site: Site, numbers: SepNumbers, state: SepState) -> Gaussian:
 
 def cavity_of(site: Site, prior: Natural, posterior: Gaussian, public_count: float) -> Gaussian:
     """The posterior without one average site: q^(1 - 1/N) p0^(1/N) (DP-SEP eq. 4)."""
-    family = site.family
-    precision = (1 - 1 / public_count) * posterior.precision + prior.precision / public_count
-    eta = (1 - 1 / public_count) * family.apply(
-        posterior.precision, posterior.mean
-    ) + prior.eta / public_count
+    family, share = site.family, 1 / public_count
+    precision = (1 - share) * posterior.precision + share * prior.precision
+    eta = (1 - share) * family.apply(posterior.precision, posterior.mean) + share * prior.eta
     return Gaussian(family.solve(precision, eta), precision, family.inverse(precision))
 
 
@@ -244,13 +242,10 @@ class DpSep:
         )
         posterior = read(site, numbers, moved)
         damped = _damped_precision(site, numbers, moved, posterior, rate, noise[0])
-        natural = family.solve(
-            posterior.precision, moved.prior.eta + numbers.public_count * moved.eta
-        )
-        step_mean = moved.mean + rate.mean * family.solve(
-            damped,
-            numbers.public_count * first + _public_gradient(site, moved, posterior, point.cavity),
-        )
+        count = numbers.public_count
+        natural = family.solve(posterior.precision, moved.prior.eta + count * moved.eta)
+        gradient = count * first + _public_gradient(site, moved, posterior, point.cavity)
+        step_mean = moved.mean + rate.mean * family.solve(damped, gradient)
         moved = moved._replace(mean=jnp.where(centred, step_mean, natural))
         moved = moved._replace(
             averaged=moved.averaged + rate.keep * moved.mean,
@@ -295,10 +290,8 @@ def _extra_variance(numbers: SepNumbers, state: SepState, rate: Rates, noise: Ar
     An extra is half a squared residual, whose second moment is three times its squared mean where
     residuals are Gaussian.
     """
-    odds = (1 - numbers.sampling_rate) / numbers.sampling_rate
-    innovation = (
-        noise / numbers.public_count
-    ) ** 2 + odds / numbers.public_count * 3 * state.extra**2
+    count, odds = numbers.public_count, (1 - numbers.sampling_rate) / numbers.sampling_rate
+    innovation = (noise / count) ** 2 + 3 * odds / count * state.extra**2
     return (1 - rate.extra) ** 2 * state.extra_variance + rate.extra**2 * innovation
 
 

@@ -31,8 +31,9 @@ def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Pha
     A record's gradient is |x| times its residual, which is at most one in a logistic regression and
     hardly above two noise sds, or two, in the others; its precision is |x|^2 times at most a
     quarter, or one; half its squared residual is below two noise variances but for one record in
-    twenty. |x| is what nineteen of twenty simulated records stay below. The mean moves slowly, a run
-    being a dozen of its time constants: where curvature depends on the mean, its dispersion is a bias.
+    twenty. |x| is what nineteen of twenty simulated records stay below. The mean moves slowly, a
+    run being a dozen of its time constants: where curvature depends on the mean, its dispersion
+    makes a bias.
     """
     site = site.clipped_at(_RESIDUAL)
     lengths = np.linalg.norm(np.asarray(design, float), axis=1)
@@ -70,9 +71,9 @@ def network_phases(
     """One phase for a network whose inputs were whitened and whose target has an sd of about
     `NETWORK_TARGET_SD`.
 
-    Chosen at epsilon 1 on four simulated regressions: two sums of random waves of 8 inputs (N = 7373,
-    smooth and rough), a noisy one of 11 (N = 1440), and a nearly linear one of 16 (N = 10741). RMSE
-    was flat around these values; see docs/dp-sep.md.
+    Chosen at epsilon 1 on four simulated regressions: two sums of random waves of 8 inputs (N =
+    7373, smooth and rough), a noisy one of 11 (N = 1440), and a nearly linear one of 16 (N =
+    10741). RMSE was flat around these values; see docs/dp-sep.md.
     """
     settings = SepSettings(
         bounds=Bounds(mean=0.35, precision=0.5, extra=_RESIDUAL),

@@ -1,7 +1,7 @@
 """What a site is: one record's likelihood, made Gaussian at a cavity.
 
-A site is a frozen dataclass with the members below; nothing else in this package knows a model. With
-the cavity N(m, V) and the record's tilted distribution projected on a Gaussian, the site's natural
+A site is a frozen dataclass with the members below; nothing else here knows a model. With the
+cavity N(m, V) and the record's tilted distribution projected on a Gaussian, the site's natural
 parameters are the difference of the two (DP-SEP Alg. 2, lines 3 and 4). They are handed over
 centred at the cavity,
 

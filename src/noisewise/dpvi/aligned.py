@@ -66,6 +66,6 @@ class Aligned(Vanilla):
 
 def the_draw(base_normals: Array) -> Array:
     """The one draw's standard normals: the chain rule holds draw by draw, not for averages."""
-    if base_normals.shape[0] != 1:
-        raise NoisewiseError(f"aligned rules take one guide draw a step, got {noise.shape[0]}")
+    if len(base_normals) != 1:
+        raise NoisewiseError(f"aligned rules take one guide draw a step, got {len(base_normals)}")
     return base_normals[0]

@@ -152,9 +152,9 @@ def _step_size(
 def _warm_up_exponent(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
     """Exponents by which coordinates with little way to go take smaller first steps.
 
-    While others are far from the optimum, such a coordinate would be driven off: residuals of a start far
-    away inflate a regression's noise, which then slows its weights. So first steps shrink with the
-    cube of the prior's sd, and this is given up as the schedule falls to one.
+    While others are far from the optimum, such a coordinate would be driven off: residuals of a
+    start far away inflate a regression's noise, which then slows its weights. So first steps shrink
+    with the cube of the prior's sd, and this is given up as the schedule falls to one.
     """
     exponents = np.ones(rule.parameters)
     if settings.prior_precision is not None and settings.initial_step_multiplier > 1:

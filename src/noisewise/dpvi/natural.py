@@ -75,7 +75,7 @@ class AlignedNatural(Aligned):
     def complete(
         self, constants: Constants, parameters: Array, base_normals: Array, released: Array
     ) -> Array:
-        """DPVIm Alg. 2, line 5: back to the ordinary gradient, the chain rule, and natural again."""
+        """DPVIm Alg. 2, line 5: to the ordinary gradient, the chain rule, and natural again."""
         dim, information = self.guide.dim, self.guide.fisher_information(parameters)
         ordinary = information[:dim] * released
         scales = self.guide.chain_rule(parameters, the_draw(base_normals), ordinary)

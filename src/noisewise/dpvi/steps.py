@@ -31,7 +31,5 @@ def decaying_schedule(steps: int, initial_multiplier: float, until: float) -> np
     """
     schedule = np.ones(steps, np.float32)
     warm_up = int(until * steps)
-    schedule[:warm_up] = (
-        np.geomspace(max(initial_multiplier, 1.0), 1.0, warm_up) if warm_up else 1.0
-    )
+    schedule[:warm_up] = np.geomspace(max(initial_multiplier, 1.0), 1.0, warm_up)
     return schedule

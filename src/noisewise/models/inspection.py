@@ -209,8 +209,8 @@ def _check_independence(
     tolerance = 1e-3 * (1 + abs(together) + sum(abs(score) for score, _ in singles))
     if not abs(together - sum(score for score, _ in singles)) <= tolerance:
         raise ModelError(
-            "the likelihood of three simulated records is not the sum of their own: the model mixes "
-            "records (a mean over rows, a sum inside obs=, or a plate of fixed size?)"
+            "the likelihood of three simulated records is not the sum of their own: the model "
+            "mixes records (a mean over rows, a sum inside obs=, or a plate of fixed size?)"
         )
     if any(not abs(single - prior) <= 1e-3 * (1 + abs(prior)) for _, single in singles):
         raise ModelError("the prior depends on the data: use fixed numbers in the priors")

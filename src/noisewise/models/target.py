@@ -120,10 +120,10 @@ class Target:
     ) -> tuple[Array, Array]:
         """Per-record gradients of the loss, averaged over draws.
 
-        ``points`` (draws x dim) are guide draws in the frame's coordinates, ``base_normals`` the standard
-        normals behind them. Returns, per record, the mean gradient and the mean of gradient times
-        base_normals, which is the gradient of a diagonal guide's scales; what a rule does not use costs
-        nothing, the compiler drops it.
+        ``points`` (draws x dim) are guide draws in the frame's coordinates, ``base_normals`` the
+        standard normals behind them. Returns, per record, the mean gradient and the mean of
+        gradient times normals, which is the gradient of a diagonal guide's scales; what a rule does
+        not use costs nothing, the compiler drops it.
         """
 
         def loss(point: Array, record: Rows) -> Array:

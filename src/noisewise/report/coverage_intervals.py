@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, plain_tick
 from noisewise.coverage import Coverage
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, plain_tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -38,7 +38,7 @@ class Row:
 
     @property
     def width_ratio(self) -> float:
-        """Width of the noise-unaware 95% interval over the noise-aware one's; NaN where there is none."""
+        """Width of the noise-unaware 95% interval over the noise-aware one's; NaN without one."""
         if self.unaware is None or not self.aware.upper > self.aware.lower:
             return math.nan
         return (self.unaware.upper - self.unaware.lower) / (self.aware.upper - self.aware.lower)
