@@ -16,14 +16,7 @@ from noisewise.mechanism import Budget
 from noisewise.models import Target, bind_model, logistic
 from noisewise.planning import first_guess
 from noisewise.posterior import FitContext, infer_many
-from noisewise.studies.core.adult import (
-    Adult,
-    authors_design,
-    declared_arrays,
-    declared_schema,
-    outcome,
-    read_adult,
-)
+from noisewise.studies.core import adult
 from noisewise.studies.core.study import Measure, Options, Part
 from noisewise.studies.core.table import READINGS, table_cells
 from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, STEPS
@@ -95,8 +88,8 @@ def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, Calibrat
     """Every method's calibration on the test rows over private fits of the training rows."""
     column, methods = table_cells(part, options)
     assert options.folder is not None  # the runner checks it
-    data = read_adult(options.folder)
-    happened = outcome(data.test)
+    data = adult.read_adult(options.folder)
+    happened = adult.outcome(data.test)
     found: dict[str, CalibrationMeasure] = {}
     if set(methods) & {*READINGS, "naive"}:
         noise = AUTHORS_NOISE.get(column.epsilon)
@@ -147,19 +140,19 @@ def _dpvim_settings() -> Settings:
 
 
 def _fit_authors(
-    data: Adult, settings: Settings, noise: float | None, epsilon: float, options: Options
+    data: adult.Adult, settings: Settings, noise: float | None, epsilon: float, options: Options
 ) -> _Fits:
-    train, test = authors_design(data)
-    rows: Rows = {"X": train, "y": outcome(data.train)}
+    train, test = adult.authors_design(data)
+    rows: Rows = {"X": train, "y": adult.outcome(data.train)}
     fitted = _fit(target_for(logistic(), rows), rows, settings, noise, epsilon, options)
     return _Fits(settings, fitted, test)
 
 
-def _fit_planned(data: Adult, epsilon: float, options: Options) -> _Fits:
+def _fit_planned(data: adult.Adult, epsilon: float, options: Options) -> _Fits:
     """Declared bounds and the quick plan that `fit` makes by itself."""
-    schema = declared_schema(data)
+    schema = adult.declared_schema(data)
     bound = bind_model(logistic(), schema, "income")
-    rows, test = (bound.view.encode(declared_arrays(schema, part)) for part in data)
+    rows, test = (bound.view.encode(adult.declared_arrays(schema, part)) for part in data)
     count = len(rows["y"])
     settings = first_guess(bound, count, Budget(epsilon=epsilon, delta=DELTA))
     fitted = _fit(bound.target, rows, settings, None, epsilon, options)

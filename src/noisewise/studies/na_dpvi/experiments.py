@@ -22,12 +22,7 @@ from numpyro.distributions.transforms import SoftplusTransform, Transform
 
 from noisewise.data import Column, PublicSample, Schema
 from noisewise.dpvi import Settings
-from noisewise.models.conjugate import (
-    beta_bernoulli,
-    dirichlet_categorical,
-    gamma_exponential,
-    normal_regression,
-)
+from noisewise.models import conjugate
 from noisewise.models.frame import Frame
 from noisewise.models.glm import both
 from noisewise.models.target import Rows, Target
@@ -229,7 +224,7 @@ EXPERIMENTS = {
         name="Gamma-Exponential",
         model=gamma_exponential_softplus,
         schema=_alone(Column(name="x", kind="real", bounds=(0, 20))),
-        ours=gamma_exponential,
+        ours=conjugate.gamma_exponential,
         to_authors=lambda latents: softplus_inverse(latents["rate"])[..., None],
         settings=_settings(2.0, precondition=100.0, free_scale=-4.0, start=[0.0]),
         labels=("rate",),
@@ -238,7 +233,7 @@ EXPERIMENTS = {
         name="Beta-Bernoulli",
         model=beta_bernoulli_logit,
         schema=_alone(Column(name="x", kind="binary")),
-        ours=beta_bernoulli,
+        ours=conjugate.beta_bernoulli,
         to_authors=lambda latents: _logit(latents["probability"])[..., None],
         settings=_settings(2.0, precondition=120.0, free_scale=-4.0, start=[0.0]),
         labels=("probability",),
@@ -247,7 +242,7 @@ EXPERIMENTS = {
         name="Dirichlet-Categorical",
         model=dirichlet_categorical_ratios,
         schema=_alone(Column(name="x", kind="category", categories=("a", "b", "c"))),
-        ours=dirichlet_categorical,
+        ours=conjugate.dirichlet_categorical,
         to_authors=lambda latents: log_ratios(latents["probabilities"]),
         settings=_settings(2**0.5, precondition=100.0, free_scale=-6.0, start=[0.0, 0.0]),
         labels=("ratio[0]", "ratio[1]"),
@@ -256,7 +251,7 @@ EXPERIMENTS = {
         name="10-D regression",
         model=SoftplusRegression(),
         schema=_REGRESSION,
-        ours=normal_regression,
+        ours=conjugate.normal_regression,
         to_authors=lambda latents: np.concatenate(
             [softplus_inverse(latents["variance"])[..., None], latents["weights"]], -1
         ),
