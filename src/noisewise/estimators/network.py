@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from noisewise.models import Network
 from noisewise.result import network_outputs
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
     """A one-hidden-layer Bayesian neural network under differential privacy, fitted by DP-SEP.
 
@@ -54,36 +56,12 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
         model.predict_interval([[50, 80]], level=0.9, noise=True)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        adjacency: str = "add-remove",
-        bounds: Any = None,
-        clamp: bool = False,
-        hidden: int = 50,
-        epochs: int = 100,
-        rows: int | None = None,
-        draws: int = 500,
-        insecure_seed: int | None = None,
-        target_bounds: Any = None,
-        target_mean: float | None = None,
-        target_sd: float | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.bounds = bounds
-        self.clamp = clamp
-        self.hidden = hidden
-        self.epochs = epochs
-        self.rows = rows
-        self.draws = draws
-        self.insecure_seed = insecure_seed
-        self.target_bounds = target_bounds
-        self.target_mean = target_mean
-        self.target_sd = target_sd
+    hidden: int = 50
+    epochs: int = 100
+    draws: int = 500
+    target_bounds: Any = None
+    target_mean: float | None = None
+    target_sd: float | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
