@@ -85,9 +85,7 @@ class GlmSite:
         outer = self.family.pack((X[:, :, None] * X[:, None, :])[:, None])
         residual = ((y - predictor) ** 2 + variance) / 2
         return SiteUpdates(
-            gradient[:, None] * X,
-            precision[:, None] * outer,
-            residual[:, None][:, : self.extras],
+            gradient[:, None] * X, precision[:, None] * outer, residual[:, None][:, : self.extras]
         )
 
     def noise_variance(self, extra: Array, public_count: Array | float) -> Array:

@@ -90,7 +90,5 @@ class MixtureSite:
         between = (undecided / divisor)[..., None] * along[..., :, None] * along[..., None, :]
         count = len(batch["X"])
         return SiteUpdates(
-            gradient.reshape(count, -1),
-            self.family.pack(around - between),
-            jnp.zeros((count, 0)),
+            gradient.reshape(count, -1), self.family.pack(around - between), jnp.zeros((count, 0))
         )

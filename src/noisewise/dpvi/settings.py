@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import (
-    NoisewiseError,
-    fraction,
-    integer_at_least,
-    one_of,
-    positive,
-    shown,
-)
+from noisewise._validate import NoisewiseError, fraction, integer_at_least, one_of, positive, shown
 from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.mechanism import Mechanism
 

@@ -77,8 +77,5 @@ def certify(
         )
     reasons = not_private_because
     if not secure:
-        reasons = (
-            *reasons,
-            f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",
-        )
+        reasons = (*reasons, f"insecure_seed={insecure_seed}: whoever knows it can undo the noise")
     return issue(budget, (*releases, *counted), sources, reasons)

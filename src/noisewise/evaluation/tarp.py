@@ -37,10 +37,7 @@ def draw_references(centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator
 
 
 def tarp_shares(
-    truth: np.ndarray,
-    draws: np.ndarray,
-    references: np.ndarray,
-    scale: np.ndarray | None = None,
+    truth: np.ndarray, draws: np.ndarray, references: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
     """Share of each fit's draws that lie closer to its reference than the truth does.
 

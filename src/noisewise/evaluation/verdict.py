@@ -36,11 +36,7 @@ class _Finding(NamedTuple):
 
 
 def judge(
-    scores: Scores,
-    shares: np.ndarray,
-    labels: Sequence[str],
-    *,
-    baseline: np.ndarray | None = None,
+    scores: Scores, shares: np.ndarray, labels: Sequence[str], *, baseline: np.ndarray | None = None
 ) -> Verdict:
     """Judge intervals by z-scores per coordinate and by their joint coverage.
 

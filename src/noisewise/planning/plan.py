@@ -20,13 +20,7 @@ from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import files
-from noisewise.planning.first_guess import (
-    STEPS,
-    design,
-    first_guess,
-    sampling_rate,
-    summarise,
-)
+from noisewise.planning.first_guess import STEPS, design, first_guess, sampling_rate, summarise
 from noisewise.planning.forecast import (
     Forecast,
     PlanError,
@@ -45,10 +39,7 @@ WITH_SAMPLE = (
 )
 FITS, RECALIBRATION_FITS = 24, 128
 _SEP_DRAWS, _SEP_SEED = 400, 7
-_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
-    "dpvi": Settings,
-    "dp-sep": SepSettings,
-}
+_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "dp-sep": SepSettings}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

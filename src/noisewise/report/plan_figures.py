@@ -18,11 +18,7 @@ _MARKS = ("s", "^", "v", "D")
 
 
 def utility_figure(
-    epsilons: tuple[float, ...],
-    sizes: tuple[int, ...],
-    kept: np.ndarray,
-    epsilon: float,
-    rows: int,
+    epsilons: tuple[float, ...], sizes: tuple[int, ...], kept: np.ndarray, epsilon: float, rows: int
 ) -> str:
     """Share of the prior sd that is left (epsilons x sizes x coordinates); '' without a table.
 

@@ -12,10 +12,7 @@ from noisewise.data import Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 
-_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
-    "dpvi": Settings,
-    "dp-sep": SepSettings,
-}
+_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "dp-sep": SepSettings}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,11 +22,7 @@ STUDIES: dict[str, Study] = {
 
 
 def run_study(
-    name: str,
-    *,
-    epsilons: Sequence[float] = (),
-    methods: Sequence[str] = (),
-    **options: Any,
+    name: str, *, epsilons: Sequence[float] = (), methods: Sequence[str] = (), **options: Any
 ) -> StudyResult:
     """Run a study of a paper: its table or figure with its rivals, and noisewise's own defaults.
 

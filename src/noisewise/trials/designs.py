@@ -12,13 +12,7 @@ import numpy as np
 from noisewise.data import Rows
 from noisewise.dpsep import SepDesign, SepFit, SepRegression, assemble_phases, finish
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble
-from noisewise.engine import (
-    Run,
-    block_length,
-    device_source,
-    run_phases_simulated,
-    run_simulated,
-)
+from noisewise.engine import Run, block_length, device_source, run_phases_simulated, run_simulated
 from noisewise.mechanism import Mechanism
 from noisewise.models import BoundModel, Target
 from noisewise.posterior import (

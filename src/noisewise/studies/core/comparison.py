@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.studies.core.figures import draw_comparison
-from noisewise.studies.core.lines import (
-    Claim,
-    Line,
-    Panel,
-    Verdict,
-    in_order,
-    joined,
-    place_label,
-)
+from noisewise.studies.core.lines import Claim, Line, Panel, Verdict, in_order, joined, place_label
 from noisewise.studies.core.study import (
     Options,
     Outcome,

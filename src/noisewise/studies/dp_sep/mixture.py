@@ -192,14 +192,7 @@ def _paper(which: int) -> dict[str, dict[float | str, float | tuple[float, float
 def _panel(name: str, title: str, y: str, which: int | None = None) -> Panel:
     paper = None if which is None else _paper(which)
     return Panel(
-        name=name,
-        title=title,
-        x="ε",
-        y=y,
-        log_x=True,
-        log_y=True,
-        middle="median",
-        paper=paper,
+        name=name, title=title, x="ε", y=y, log_x=True, log_y=True, middle="median", paper=paper
     )
 
 

@@ -20,14 +20,7 @@ from noisewise.studies.core import adult
 from noisewise.studies.core.study import Measure, Options, Part
 from noisewise.studies.core.table import READINGS, table_cells
 from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, STEPS
-from noisewise.trials import (
-    Fit,
-    Fitted,
-    fit_table,
-    noise_multipliers,
-    reference_rows,
-    target_for,
-)
+from noisewise.trials import Fit, Fitted, fit_table, noise_multipliers, reference_rows, target_for
 
 _BINS = 10
 GRID = np.linspace(0, 1, 100)
