@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
 from noisewise.engine import certify, public_count
@@ -35,7 +35,7 @@ def fit(
     posterior: str | None = None,
     draws: int = 4000,
     insecure_seed: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from noisewise._validate import Progress
 from noisewise.data import PrivateRows, PublicSample, Table
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
@@ -29,7 +30,7 @@ class Job:
     steps: int | None
     public_sample: PublicSample | None
     insecure_seed: int | None
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._pages import write_page_about
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
 from noisewise.dpvi import Settings
@@ -151,7 +151,7 @@ def plan(
     public_sample: PublicSample | None = None,
     fits: int = FITS,
     recalibrate: int = RECALIBRATION_FITS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Choose clip norm, step sizes, burn-in and the rest by simulation; touches no row.
 
@@ -226,11 +226,7 @@ def guess_settings(
 
 
 def _searched(
-    context: SearchContext,
-    steps: int,
-    fits: int,
-    recalibrate: int,
-    progress: Callable[[int, int], None] | None,
+    context: SearchContext, steps: int, fits: int, recalibrate: int, progress: Progress | None
 ) -> tuple[Settings, Scores | None]:
     """The best design of a search, recalibrated, and what fresh fits said of it."""
     if not fits:
@@ -249,10 +245,7 @@ def _searched(
 
 
 def _forecast_sep(
-    context: SearchContext,
-    steps: int | None,
-    fits: int,
-    progress: Callable[[int, int], None] | None,
+    context: SearchContext, steps: int | None, fits: int, progress: Progress | None
 ) -> tuple[SepSettings, Scores | None]:
     """DP-SEP's own settings, and what simulated fits say of them."""
     instead = "use linear, logistic or probit, or method='dpvi'"
@@ -279,7 +272,5 @@ def _nothing_works(context: SearchContext, scores: Scores, unsettled: float) -> 
     )
 
 
-def _scaled(
-    progress: Callable[[int, int], None], fits: int, total: int
-) -> Callable[[int, int], None]:
+def _scaled(progress: Progress, fits: int, total: int) -> Progress:
     return lambda done, _: progress(done * fits, total)

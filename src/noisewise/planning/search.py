@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from noisewise._validate import Progress
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
@@ -56,11 +56,7 @@ class Trial(NamedTuple):
 
 
 def search(
-    context: SearchContext,
-    *,
-    steps: int,
-    fits: int,
-    progress: Callable[[int, int], None] | None = None,
+    context: SearchContext, *, steps: int, fits: int, progress: Progress | None = None
 ) -> Trial:
     """The best of a few designs around the first guess; stops early at one that is near the bound.
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from noisewise.coverage import Coverage
 from noisewise.posterior import Status
 from noisewise.report import coverage_figures as figures
 from noisewise.report import words, write_page
 from noisewise.report.coverage_intervals import interval_figure, simulated_intervals
 from noisewise.report.numbers import rounded, three_digits
 from noisewise.report.page import fill
-from noisewise.validation import Coverage
 
 MOST_PANELS = 24
 _SIGMAS = 3.0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from noisewise._validate import Progress
 from noisewise.data import Table
 from noisewise.report import fidelity_figures as figures
 from noisewise.report import words, write_page
@@ -24,7 +25,7 @@ def write_fidelity_page(
     tables: SyntheticTables,
     path: Path,
     unsafe_data: Table | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Write the page about ``tables``, whole or not at all; returns its path.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive
+from noisewise._validate import NoisewiseError, Progress, fraction, integer_at_least, positive
 from noisewise.synthetic.estimates import Estimates, in_order, read_estimates
 from noisewise.synthetic.tables import SyntheticTables
 
@@ -57,7 +57,7 @@ def combine(
     bootstrap: int = 20,
     share: float | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Combined:
     """Run an analysis on every synthetic table and pool what it finds.
 
@@ -103,7 +103,7 @@ def _analysed(
     analysis: Callable[[Any], Any],
     bootstrap: int,
     rng: np.random.Generator,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> list[Estimates]:
     found: list[Estimates] = []
     for place, table in enumerate(tables):

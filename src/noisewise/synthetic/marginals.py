@@ -7,13 +7,13 @@ the two agree but for chance, and the spread over the posterior's is what the re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, Progress
 from noisewise.data import Table
 from noisewise.synthetic.cells import Cells, cut
 from noisewise.synthetic.generator import Drawn
@@ -69,9 +69,7 @@ class _Counts(NamedTuple):
 
 
 def measure(
-    tables: SyntheticTables,
-    unsafe_data: Table | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    tables: SyntheticTables, unsafe_data: Table | None = None, progress: Progress | None = None
 ) -> Fidelity:
     """Look at every table once; with ``unsafe_data``, also at the real one."""
     rows = None if unsafe_data is None else _real_columns(tables, unsafe_data)

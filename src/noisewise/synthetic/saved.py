@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, Progress
 from noisewise.data import Schema, Table
 from noisewise.synthetic.generator import Drawn
 from noisewise.synthetic.origin import Saved, read_origin
@@ -78,7 +78,7 @@ class SavedTables(SyntheticTables):
         path: str | Path,
         *,
         unsafe_data: Table | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Path:
         """Not to be had from files."""
         self._refuse()

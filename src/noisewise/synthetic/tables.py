@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, one_of
+from noisewise._validate import NoisewiseError, Progress, one_of
 from noisewise.data import Schema, Table
 from noisewise.mechanism import Certificate
 from noisewise.synthetic.generator import Drawn, Generator, covariates_of
@@ -95,10 +95,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         return list(self)
 
     def map(
-        self,
-        function: Callable[[pandas.DataFrame], Answer],
-        *,
-        progress: Callable[[int, int], None] | None = None,
+        self, function: Callable[[pandas.DataFrame], Answer], *, progress: Progress | None = None
     ) -> list[Answer]:
         """The function's answer for each table; one table is in memory at a time."""
         answers = []
@@ -137,11 +134,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         return self._generator.draw(self._thetas[places], rows, self.seed, numbers)
 
     def save(
-        self,
-        folder: str | Path,
-        *,
-        format: str = "csv",
-        progress: Callable[[int, int], None] | None = None,
+        self, folder: str | Path, *, format: str = "csv", progress: Progress | None = None
     ) -> Path:
         """Write every table into a new folder, whole or not at all, with the certificate.
 
@@ -163,9 +156,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
             raise
         return folder
 
-    def _write(
-        self, folder: Path, format: str, progress: Callable[[int, int], None] | None
-    ) -> None:
+    def _write(self, folder: Path, format: str, progress: Progress | None) -> None:
         digits = len(str(len(self)))
         for place, table in enumerate(self):
             path = folder / f"table-{place + 1:0{digits}d}.{format}"
@@ -213,7 +204,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         path: str | Path,
         *,
         unsafe_data: Table | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Path:
         """Write one page that holds the tables' marginals against the posterior they came from.
 

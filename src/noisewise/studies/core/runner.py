@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from noisewise._validate import NoisewiseError, integer_at_least
+from noisewise._validate import NoisewiseError, Progress, integer_at_least
 from noisewise.studies.core.lines import Line
 from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyResult
 
@@ -29,7 +29,7 @@ def run(
     keep: Path | None = None,
     resume: bool = False,
     parts: Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> StudyResult:
     """Run a study as the catalogue has it, or put together by hand.
 
