@@ -44,11 +44,11 @@ def _show_comparison(rows: list[Any]) -> None:
     grid.add_column("plain DPVI\nNOT FOR RELEASE", style="dim", no_wrap=True)
     grid.add_column("non-private\nNOT FOR RELEASE", style="dim", no_wrap=True)
     for row in rows:
-        cells = (row.noise_aware, row.plain, row.unsafe_non_private)
+        cells = (row.noise_aware, row.noise_unaware, row.unsafe_non_private)
         grid.add_row(row.name, *(common.escaped(_interval(cell)) for cell in cells))
     common.out.print(grid)
     common.out.print("Plain DPVI ignores the noise; non-private comes from the raw rows.\n")
-    for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "plain")):
+    for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "noise_unaware")):
         intervals = [(getattr(row, field), row.unsafe_non_private[1]) for row in rows]
         held = sum(low <= estimate <= high for (low, _, high), estimate in intervals)
         common.out.print(

@@ -26,8 +26,8 @@ from noisewise.report.figures import (
     canvas,
     draw_both,
     panel,
-    plain_tick,
     shortened,
+    tick_label,
 )
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ def _symmetric(axes: Axes, reach: float) -> None:
 
 def _quiet_ticks(axes: Axes) -> None:
     axes.tick_params(labelcolor=COLOURS["muted"], length=3)
-    axes.xaxis.set_major_formatter(FuncFormatter(plain_tick))
-    axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_label))
+    axes.yaxis.set_major_formatter(FuncFormatter(tick_label))
 
 
 _TITLE, _GAP = 24, 20

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from noisewise.coverage import Coverage
-from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, plain_tick
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, tick_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +81,7 @@ def _draw(some: Simulated, name: str, width: int) -> Figure:
         figure = canvas(width, 610)
         panels = [panel(figure, 46, 30, 348, 276), panel(figure, 46, 330, 348, 576)]
     low, high = _limits(some)
-    entries = ((name, "aware", some.aware), ("plain DPVI", "plain", some.unaware))
+    entries = ((name, "aware", some.aware), ("plain DPVI", "unaware", some.unaware))
     for axes, (whose, role, interval) in zip(panels, entries, strict=True):
         axes.set_ylim(low, high)
         held = some.held(interval)
@@ -91,7 +91,7 @@ def _draw(some: Simulated, name: str, width: int) -> Figure:
         axes.set_xlim(-1, len(held))
         axes.xaxis.set_major_locator(FixedLocator([]))
         axes.yaxis.set_major_locator(MaxNLocator(6))
-        axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
+        axes.yaxis.set_major_formatter(FuncFormatter(tick_label))
         axes.tick_params(labelcolor=COLOURS["muted"], length=3)
         axes.set_xlabel("simulated fits, by truth")
     if width > NARROW:

@@ -20,7 +20,7 @@ MOST_COLUMNS = 24
 _LINE, _TITLE, _AXIS, _LEGEND = 22, 26, 34, 34
 _LETTER = 8.5
 _TAILS = (0.025, 0.975)
-_RING: dict[str, Any] = {"mfc": COLOURS["paper"], "mec": COLOURS["plain"], "mew": 1.8}
+_RING: dict[str, Any] = {"mfc": COLOURS["paper"], "mec": COLOURS["unaware"], "mew": 1.8}
 
 
 def share_figure(columns: Sequence[ColumnMarginal]) -> str:
