@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Writer = Callable[[Any, Path], Path]
+Writer = Callable[..., Path]
 _WRITERS: dict[str, Callable[[], Writer]] = {}
 
 
@@ -15,6 +15,6 @@ def register_pages(writers: dict[str, Callable[[], Writer]]) -> None:
     _WRITERS.update(writers)
 
 
-def write_page_about(subject: Any, path: str | Path) -> Path:
+def write_page_about(subject: Any, path: str | Path, **options: Any) -> Path:
     """Write one self-contained HTML page about the subject; returns its path."""
-    return _WRITERS[type(subject).__name__]()(subject, Path(path))
+    return _WRITERS[type(subject).__name__]()(subject, Path(path), **options)

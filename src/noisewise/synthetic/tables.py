@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
+from noisewise._pages import write_page_about
 from noisewise._validate import NoisewiseError, Progress, one_of
 from noisewise.data import Schema, Table
 from noisewise.mechanism import Certificate
@@ -211,9 +212,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         With ``unsafe_data``, the real table, its exact marginals are drawn beside: such a page is
         NOT PRIVATE, says so, and is for the holder of the data alone.
         """
-        from noisewise.report.fidelity_page import write_fidelity_page
-
-        return write_fidelity_page(self, Path(path), unsafe_data, progress)
+        return write_page_about(self, path, unsafe_data=unsafe_data, progress=progress)
 
     def __repr__(self) -> str:
         names = ", ".join(self.schema.names)
