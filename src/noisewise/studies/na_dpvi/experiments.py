@@ -86,13 +86,6 @@ def gamma_exponential_softplus(x: Any = None, rows: int = 1) -> None:
         numpyro.sample("x", dist.Exponential(jax.nn.softplus(free)), obs=x)
 
 
-def beta_bernoulli_logit(x: Any = None, rows: int = 1) -> None:
-    """M2; NumPyro's coordinate of a probability is its logit already."""
-    probability = numpyro.sample("probability", dist.Beta(10.0, 10.0))
-    with numpyro.plate("records", rows if x is None else x.shape[0]):
-        numpyro.sample("x", dist.Bernoulli(probs=probability), obs=x)
-
-
 def dirichlet_categorical_ratios(x: Any = None, rows: int = 1) -> None:
     """M3 with probabilities = softmax(ratios, 0)."""
     prior = dist.TransformedDistribution(dist.Dirichlet(jnp.full(3, 5.0)), _LogRatios())
@@ -140,6 +133,19 @@ class _SoftplusRegressionTarget(Target):
         return mean, both(free, (slope @ base_normals[:, 1:] / draws) * design)
 
 
+_PAPERS: dict[str, Any] = {"steps": STEPS, "clip_prior": True, "full_curvature": False}
+
+
+def authors_settings(**settings: Any) -> Settings:
+    """The preconditioned rule with the paper's step size, priors and burn-in."""
+    return Settings(rule="preconditioned", guide_draws=10, paper_priors=True, **_PAPERS, **settings)
+
+
+def dpvim_settings(**settings: Any) -> Settings:
+    """DPVIm: aligned gradients of one draw."""
+    return Settings(rule="aligned", guide_draws=1, **_PAPERS, **settings)
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """One model, as the authors fitted it and as noisewise would."""
@@ -160,16 +166,8 @@ class Experiment:
     """Of the authors' coordinates."""
 
     def authors_settings(self) -> Settings:
-        """The preconditioned rule with the paper's step size, priors and burn-in."""
-        return Settings(
-            rule="preconditioned",
-            steps=STEPS,
-            guide_draws=10,
-            clip_prior=True,
-            full_curvature=False,
-            paper_priors=True,
-            **self.settings,
-        )
+        """See the function of that name."""
+        return authors_settings(**self.settings)
 
     def dpvim_settings(self) -> Settings:
         """DPVIm: aligned gradients of one draw, with the same clip norm, start and step size.
@@ -178,14 +176,7 @@ class Experiment:
         start in so many steps, for its steps are as small as the noise is large.
         """
         kept = ("clip_norm", "initial_free_scale", "start", "step_factor")
-        return Settings(
-            rule="aligned",
-            steps=STEPS,
-            guide_draws=1,
-            clip_prior=True,
-            full_curvature=False,
-            **{name: self.settings[name] for name in kept},
-        )
+        return dpvim_settings(**{name: self.settings[name] for name in kept})
 
 
 def _alone(column: Column) -> Schema:
@@ -231,7 +222,7 @@ EXPERIMENTS = {
     ),
     "beta-bernoulli": Experiment(
         name="Beta-Bernoulli",
-        model=beta_bernoulli_logit,
+        model=conjugate.beta_bernoulli,  # NumPyro's coordinate of a probability is its logit
         schema=_alone(Column(name="x", kind="binary")),
         ours=conjugate.beta_bernoulli,
         to_authors=lambda latents: _logit(latents["probability"])[..., None],
