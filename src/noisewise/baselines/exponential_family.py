@@ -218,19 +218,28 @@ def exponential_family_posterior(
     if released.ndim != 2 or not np.all(np.isfinite(released)):
         raise NoisewiseError("released must be a finite array of fits x statistics")
 
-    variance = np.full(released.shape, noise_sd**2)
-    theta = _start(family, released, rows, noise_sd, rng)
+    at = _Release(family, released, rows, np.full(released.shape, noise_sd**2))
+    theta = _start(at, noise_sd, rng)
     kept = []
     for sweep in range(warmup + draws * thin):
         if collapsed:
-            theta = _jump(family, released, rows, variance, theta, rng)
-        totals, noises = _draw_totals(family, released, rows, variance, theta, rng)
+            theta = _jump(at, theta, rng)
+        totals, noises = _draw_totals(at, theta, rng)
         theta = family.posterior_draw(totals, rows, rng)
         if noise == "laplace":
-            variance = _draw_variance(noises, noise_sd / np.sqrt(2), rng)
+            at = at._replace(variance=_draw_variance(noises, noise_sd / np.sqrt(2), rng))
         if sweep >= warmup and (sweep - warmup) % thin == thin - 1:
             kept.append(theta)
     return np.stack(kept, axis=1)
+
+
+class _Release(NamedTuple):
+    """What was released of every fit, and the noise on it."""
+
+    family: ConjugateFamily
+    released: np.ndarray
+    rows: int
+    variance: np.ndarray
 
 
 def _released_whole(mean: np.ndarray, covariance: np.ndarray) -> RecordMoments:
@@ -242,15 +251,14 @@ def _prior_draws(family: ConjugateFamily, count: int, k: int, rng: Any) -> np.nd
     return family.posterior_draw(np.zeros((count, k)), 0, rng)
 
 
-def _start(
-    family: ConjugateFamily, released: np.ndarray, rows: int, noise_sd: float, rng: Any
-) -> np.ndarray:
+def _start(at: _Release, noise_sd: float, rng: Any) -> np.ndarray:
     """Prior draws picked by their likelihood. (The authors start from any prior draw.)"""
-    k = released.shape[1]
-    candidates = _prior_draws(family, _CANDIDATES, k, rng)
-    score = _release_density(family, candidates, rows, np.full((_CANDIDATES, k), noise_sd**2))
+    k = at.released.shape[1]
+    candidates = _prior_draws(at.family, _CANDIDATES, k, rng)
+    variance = np.full((_CANDIDATES, k), noise_sd**2)
+    score = _release_density(at.family, candidates, at.rows, variance)
     # One fit at a time: fits x candidates need not fit in memory. Gumbel noise picks in proportion.
-    best = [np.argmax(score(row) + rng.gumbel(size=_CANDIDATES)) for row in released]
+    best = [np.argmax(score(row) + rng.gumbel(size=_CANDIDATES)) for row in at.released]
     return candidates[best]
 
 
@@ -271,56 +279,38 @@ def _release_density(
     return log_density
 
 
-def _jump(
-    family: ConjugateFamily,
-    released: np.ndarray,
-    rows: int,
-    variance: np.ndarray,
-    theta: np.ndarray,
-    rng: Any,
-) -> np.ndarray:
+def _jump(at: _Release, theta: np.ndarray, rng: Any) -> np.ndarray:
     """A Metropolis step from theta to a fresh prior draw: the prior cancels from the ratio."""
-    proposal = _prior_draws(family, len(released), released.shape[1], rng)
+    fits, k = at.released.shape
+    proposal = _prior_draws(at.family, fits, k, rng)
     both = np.concatenate([theta, proposal])
-    density = _release_density(family, both, rows, np.tile(variance, (2, 1)))
-    now, then = np.split(density(np.tile(released, (2, 1))), 2)
+    density = _release_density(at.family, both, at.rows, np.tile(at.variance, (2, 1)))
+    now, then = np.split(density(np.tile(at.released, (2, 1))), 2)
     accepted = -rng.standard_exponential(len(theta)) < then - now
     return np.where(accepted[:, None], proposal, theta)
 
 
-def _draw_totals(
-    family: ConjugateFamily,
-    released: np.ndarray,
-    rows: int,
-    variance: np.ndarray,
-    theta: np.ndarray,
-    rng: Any,
-) -> tuple[np.ndarray, np.ndarray]:
+def _draw_totals(at: _Release, theta: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
     """The sum of t, and the noise in the release, given parameters and release."""
-    totals, noises = _gaussian_totals(family, released, rows, variance, theta, rng)
+    family, rows = at.family, at.rows
+    totals, noises = _gaussian_totals(at, theta, rng)
     wrong = ~family.valid(totals, rows)
     for _ in range(_TRIES):
         if not wrong.any():
             return totals, noises
-        again = _gaussian_totals(family, released[wrong], rows, variance[wrong], theta[wrong], rng)
-        totals[wrong], noises[wrong] = again
+        some = at._replace(released=at.released[wrong], variance=at.variance[wrong])
+        totals[wrong], noises[wrong] = _gaussian_totals(some, theta[wrong], rng)
         wrong = ~family.valid(totals, rows)
     return np.where(wrong[:, None], family.project(totals, rows), totals), noises
 
 
-def _gaussian_totals(
-    family: ConjugateFamily,
-    released: np.ndarray,
-    rows: int,
-    variance: np.ndarray,
-    theta: np.ndarray,
-    rng: Any,
-) -> tuple[np.ndarray, np.ndarray]:
+def _gaussian_totals(at: _Release, theta: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
     """The same without regard to the support, by Matheron's rule.
 
     A draw of sums and noise from the model is moved by the regression on how much it misses the
     release: exact also where the covariance is singular.
     """
+    family, released, rows, variance = at
     fits, k = released.shape
     moments = family.moments(theta)
     covariance = rows * moments.covariance

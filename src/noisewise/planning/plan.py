@@ -232,7 +232,11 @@ def _searched(
     if not fits:
         return design(context.bound.target, context.summary, steps=steps), None
     total = fits * DESIGNS + recalibrate
-    counted = None if progress is None else _scaled(progress, fits, total)
+
+    def counted(designs: int, _: int) -> None:
+        if progress is not None:
+            progress(designs * fits, total)
+
     trial = search(context, steps=steps, fits=fits, progress=counted)
     if not trial.works:
         raise _nothing_works(context, trial.scores, trial.unsettled)
@@ -270,7 +274,3 @@ def _nothing_works(context: SearchContext, scores: Scores, unsettled: float) -> 
         f"of the best one's {scores.fits} simulated fits {scores.failed} failed and "
         f"{unsettled:.0%} did not settle; {advice}, or narrower priors"
     )
-
-
-def _scaled(progress: Progress, fits: int, total: int) -> Progress:
-    return lambda done, _: progress(done * fits, total)

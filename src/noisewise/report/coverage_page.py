@@ -34,6 +34,8 @@ def _context(found: Coverage) -> dict[str, Any]:
     labels = [found.labels[i] for i in panels]
     marginal, ranks = found.marginal[:, panels], found.ranks[:, panels]
     verdict, draws = found.verdict, found.draws.shape[1]
+    some = f"The {len(panels)} of {len(found.labels)} parameters whose coverage is furthest off; "
+    some += "the table has all."
     return {
         "maker": "noisewise coverage: are the error bars true?",
         "title": f"{verdict.words[:1].upper()}{verdict.words[1:]}.",
@@ -51,7 +53,7 @@ def _context(found: Coverage) -> dict[str, Any]:
         },
         "marginal": {"figure": Markup(figures.marginal_figure(marginal, labels))},
         "ranks": Markup(figures.rank_figure(ranks, draws, labels)),
-        "part": _part(len(panels), len(found.labels)),
+        "part": "" if len(panels) == len(found.labels) else some,
         "predictive": _predictive(found),
         "floors": {
             "z_mean": rounded(found.scores.z_mean_floor, 2),
@@ -60,7 +62,9 @@ def _context(found: Coverage) -> dict[str, Any]:
         },
         "rows": _rows(found),
         "went": _went(found),
-        "about": [(_name(key), _value(key, value)) for key, value in found.about.items()],
+        "about": [
+            (key.replace("_", " "), _value(key, value)) for key, value in found.about.items()
+        ],
     }
 
 
@@ -68,12 +72,6 @@ def _worst(table: list[dict[str, Any]]) -> list[int]:
     """The coordinates to draw: where coverage is furthest off, so that no fault stays undrawn."""
     order = sorted(range(len(table)), key=lambda i: -table[i]["coverage_rmse"])
     return sorted(order[:MOST_PANELS])
-
-
-def _part(drawn: int, count: int) -> str:
-    if drawn == count:
-        return ""
-    return f"The {drawn} of {count} parameters whose coverage is furthest off; the table has all."
 
 
 def _lead(found: Coverage) -> str:
@@ -201,10 +199,6 @@ def _went(found: Coverage) -> dict[str, Any]:
             for name, count in sorted(counts.items(), key=lambda item: -item[1])
         ],
     }
-
-
-def _name(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def _value(key: str, value: Any) -> str:

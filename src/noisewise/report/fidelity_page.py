@@ -112,7 +112,7 @@ def _lines(column: ColumnMarginal) -> list[dict[str, Any]]:
     lines = []
     for i, label in enumerate(column.cells.labels):
         real = None if column.real is None else column.real[i]
-        cells = _cells(column.tables[:, i], column.released[:, i], real, _share)
+        cells = _cells(column.tables[:, i], column.released[:, i], real, "{:.1%}".format)
         lines.append({"column": column.cells.name, "what": label, "cells": cells})
     if column.moments is not None:
         ours, theirs, exact = column.moments
@@ -131,10 +131,6 @@ def _cells(
         low, high = np.quantile(values, _TAILS)
         cells += [shown(float(values.mean())), f"{shown(float(low))} to {shown(float(high))}"]
     return cells if real is None else [*cells, shown(float(real))]
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f}%"
 
 
 def _pairs(found: Fidelity, unsafe: bool) -> dict[str, Any]:

@@ -187,7 +187,8 @@ def _forest(rows: list[Row], names: tuple[str, str], width: int) -> Figure:
     top = float(legend)
     for group, height, title in zip(groups, heights, titles, strict=True):
         if title:
-            _write(figure, 0, top + 15, shortened(group[0].latent, width - 20), weight="bold")
+            y = 1 - (top + 15) / (72 * figure.get_figheight())
+            figure.text(0, y, shortened(group[0].latent, width - 20), va="baseline", weight="bold")
             top += _TITLE
         axes = panel(figure, left, top, width - 12, top + len(group) * _LINE)
         _draw_group(axes, group, [labels[id(row)] for row in group], width)
@@ -255,11 +256,6 @@ def _forest_legend(
             axes, y, Interval(x + 18, 0, x, x + 36, x + 9, x + 27), role, 1.0 if one_line else 0.6
         )
         axes.text(x + 44, y, words, va="center_baseline", color=COLOURS["ink"])
-
-
-def _write(figure: Figure, x: float, y: float, words: str, **style: Any) -> None:
-    width, height = figure.get_size_inches() * 72
-    figure.text(x / width, 1 - y / height, words, va="baseline", **style)
 
 
 def tick_label(value: float, _: int) -> str:

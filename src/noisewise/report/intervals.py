@@ -95,15 +95,3 @@ def decimals(interval: Interval) -> int | None:
         return None
     digits = 2 - math.floor(math.log10(interval.sd))
     return max(digits, 0) if digits <= 8 and abs(interval.mean) < 1e9 else None
-
-
-def number(value: float, digits: int | None) -> str:
-    """A number for people, with a true minus sign.
-
-    >>> number(-0.12345, 2), number(20180, 0), number(float("nan"), 2)
-    ('−0.12', '20,180', 'n/a')
-    """
-    if not math.isfinite(value):
-        return "n/a"
-    text = f"{value:.4g}" if digits is None else f"{value:,.{digits}f}"
-    return text.replace("-", "−")

@@ -15,7 +15,8 @@ from noisewise.mechanism import Certificate
 from noisewise.mechanism.accounting import discretisation
 from noisewise.posterior import Status
 from noisewise.report import effects, figures, words
-from noisewise.report.intervals import Row, decimals, interval_rows, number, per_unit_rows
+from noisewise.report.intervals import Row, decimals, interval_rows, per_unit_rows
+from noisewise.report.numbers import rounded
 from noisewise.result import Request, Result
 
 
@@ -190,11 +191,11 @@ def _line(row: Row) -> dict[str, str]:
     digits = decimals(row.aware)
     line = {
         "label": row.label,
-        "mean": number(row.aware.mean, digits),
-        "sd": number(row.aware.sd, digits),
+        "mean": rounded(row.aware.mean, digits),
+        "sd": rounded(row.aware.sd, digits),
         "interval": _span(row.aware.lower, row.aware.upper, digits),
         "noise_unaware": "n/a",
-        "ratio": number(row.width_ratio, 2),
+        "ratio": rounded(row.width_ratio, 2),
     }
     if row.unaware is not None:
         line["noise_unaware"] = _span(row.unaware.lower, row.unaware.upper, digits)
@@ -204,7 +205,7 @@ def _line(row: Row) -> dict[str, str]:
 def _span(lower: float, upper: float, digits: int | None) -> str:
     if not (math.isfinite(lower) and math.isfinite(upper)):
         return "n/a"
-    return f"{number(lower, digits)} to {number(upper, digits)}"
+    return f"{rounded(lower, digits)} to {rounded(upper, digits)}"
 
 
 def _spent(certificate: Certificate) -> dict[str, Any]:

@@ -131,7 +131,9 @@ def draw_clusters(lines: Sequence[Line], seed: int, folder: Path) -> list[Path]:
     places[0].set_title("truth", fontsize=10)
     for axes, name in zip(places[1:], shown, strict=False):
         posterior = found[name]
-        _scatter(axes, tables, _nearest(tables.X[_TABLE], posterior.means[_TABLE]), plane)
+        # Components are alike in shape and weight, so the likeliest is the nearest.
+        squares = ((tables.X[_TABLE][:, None, :] - posterior.means[_TABLE]) ** 2).sum(-1)
+        _scatter(axes, tables, np.argmin(squares, axis=1), plane)
         _rings(axes, posterior, plane, color="black")
         method, *at = name.split(", ε")
         aware = found.get(", ε".join([f"{method}, {NOISE_AWARE}", *at]))
@@ -157,11 +159,6 @@ def _posteriors(lines: Sequence[Line], tables: MixtureTables) -> dict[str, Poste
         posterior = Posteriors(means.reshape(shape), covariances.reshape(*shape, WIDTH))
         found[line.name] = aligned(posterior, tables.centres[_TABLE : _TABLE + 1])
     return found
-
-
-def _nearest(X: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Components are alike in shape and weight, so the likeliest is the nearest."""
-    return np.argmin(((X[:, None, :] - means) ** 2).sum(-1), axis=1)
 
 
 def _scatter(axes: Any, tables: MixtureTables, labels: np.ndarray, plane: np.ndarray) -> None:

@@ -192,7 +192,8 @@ def _run_starts(rule: str, options: Options, prepared: Prepared) -> list[Line]:
     fits = _fit(rule, designs, options, prepared, options.epochs)
     lines, last = [], []
     for design, repeats in zip(designs, fits.traces, strict=True):
-        path = np.stack([_path(trace) for trace in repeats])
+        # Iterates where blocks start, and the last.
+        path = np.stack([np.append(one.blocks.start, one.last[None], axis=0) for one in repeats])
         errors = _errors(path, fits.starts, design.scale, prepared.optimum)
         if design.clip_norm == own:
             last.append((errors.means[:, -1], errors.scales[:, -1]))
@@ -203,11 +204,6 @@ def _run_starts(rule: str, options: Options, prepared: Prepared) -> list[Line]:
     lines.append(Line(panel="trade-off", name=rule, x=places, values=ends.means))
     settings = common.rule_settings(rule, clip_norm=own, initial_sd=0.1, steps=100)
     return lines + norm_lines(fits.target, prepared.table.rows(), settings, fits.starts[0])
-
-
-def _path(trace: Trace) -> np.ndarray:
-    """Iterates where blocks start, and the last."""
-    return np.concatenate([np.asarray(trace.blocks.start), np.asarray(trace.last)[None]])
 
 
 def _trace_lines(rule: str, design: _Design, epochs: int, errors: _Errors) -> list[Line]:
