@@ -1,7 +1,5 @@
 """From settings to a run of the engine."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Private logistic regression as a scikit-learn classifier."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

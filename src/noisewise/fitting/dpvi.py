@@ -1,7 +1,5 @@
 """DPVI from a table to a posterior."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Per-record log-likelihood, log-prior, and the bijectors between the latents' own
 unconstrained one, with their log-determinants.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
