@@ -1,13 +1,12 @@
 """Hyper-parameters from simulation, before a single row is touched."""
 
-from noisewise.planning.first_guess import STEPS, first_guess, summarise
+from noisewise.planning.first_guess import first_guess, summarise
 from noisewise.planning.forecast import Forecast, PlanError
 from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.plan import SIMULATED, Plan, guess_settings, plan
 
 __all__ = [
     "SIMULATED",
-    "STEPS",
     "Forecast",
     "Plan",
     "PlanError",
