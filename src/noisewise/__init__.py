@@ -5,6 +5,8 @@
 Budget(epsilon=1.0, delta=1e-06, adjacency='add-remove')
 """
 
+from __future__ import annotations
+
 import importlib
 from functools import partial
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,7 @@
 """Who writes the HTML page of an object: a registry, so that nothing has to import `report`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -5,6 +5,8 @@ stand in an assignment. Comparisons are written `not value > 0`, never `value <=
 and only the first form refuses it.
 """
 
+from __future__ import annotations
+
 import math
 import numbers
 from collections.abc import Callable, Iterable

@@ -1,5 +1,7 @@
 """`coverage`: are the error bars right?"""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, Any
 

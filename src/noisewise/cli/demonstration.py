@@ -1,5 +1,7 @@
 """`demo`: a private fit of real health data, beside what it would be without privacy."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, Any
 

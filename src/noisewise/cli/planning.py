@@ -1,5 +1,7 @@
 """`plan`: choose every setting on simulated data."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, Any
 

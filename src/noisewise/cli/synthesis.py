@@ -1,5 +1,7 @@
 """`synthesize`: tables from a saved result, with the certificate and a page about them."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 

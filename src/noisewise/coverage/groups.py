@@ -1,5 +1,7 @@
 """Groups of simulated fits: run here or elsewhere, kept on disk as they finish."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import uuid

@@ -1,5 +1,7 @@
 """The coverage run: truths from the prior, tables from the model, whole private fits, K times."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

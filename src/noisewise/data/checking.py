@@ -1,5 +1,7 @@
 """A column and its raw values in, a bounded array out, or a `DataError` that quotes no value."""
 
+from __future__ import annotations
+
 import decimal
 import math
 import numbers

@@ -1,5 +1,7 @@
 """From named columns to a design matrix: record by record, and by public numbers only."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

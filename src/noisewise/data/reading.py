@@ -4,6 +4,8 @@ Nothing here looks at bounds or categories; that is `checking`. Readers' own err
 cells, so none of them is passed on.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike

@@ -1,5 +1,7 @@
 """The demonstration: real health data, a private fit, and what privacy does to error bars."""
 
+from __future__ import annotations
+
 from importlib import resources
 from typing import NamedTuple
 

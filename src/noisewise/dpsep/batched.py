@@ -6,6 +6,8 @@ are Gaussian any batches give the exact posterior. Unlike those, it learns a sit
 refines its prior as it goes. Nothing here is private.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

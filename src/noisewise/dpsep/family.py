@@ -5,6 +5,8 @@ is then the Frobenius norm of the matrix, so clipping one clips the other, and e
 entries treats every rotation of the parameters alike. Means are flat vectors throughout.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

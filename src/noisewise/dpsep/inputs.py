@@ -10,6 +10,8 @@ scale of the noise. At last all directions are multiplied by one factor that mak
 square about one. All of this needs rows: with a few hundred at epsilon 1 the noise decides.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import partial
 

@@ -1,5 +1,7 @@
 """Ready-made regressions as DP-SEP fits them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -9,6 +9,8 @@ Its step is theta <- theta + (gamma/N)(theta_fn - theta_f), DP-SEP eq. 5. gamma 
 et al. 2015); gamma = 1 moves N times slower, and noise and signal alike carry the factor gamma/N.
 """
 
+from __future__ import annotations
+
 import math
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """From settings to a run of the engine."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

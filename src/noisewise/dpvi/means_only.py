@@ -6,6 +6,8 @@ anyway. So the scales need no gradients: half the coordinates, a smaller clip no
 balance (mathematics.md eqs. (3) and (4)). The guide's draws use a fixed, public scale.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Optimisers by name: any of optax's that needs no more than gradients."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any
 

@@ -5,6 +5,8 @@ Without noise and clipping, on the full batch, a rule's gradient equals that of 
 (natural rules: times the inverse Fisher information).
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """The one place where a certificate is made, and the number of rows that a fit may use."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from noisewise._validate import NoisewiseError

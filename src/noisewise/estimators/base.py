@@ -1,5 +1,7 @@
 """What the estimators share: one private fit, its draws in the data's units, predictions."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

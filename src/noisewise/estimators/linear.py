@@ -1,5 +1,7 @@
 """Private linear regression as a scikit-learn regressor."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Private logistic regression as a scikit-learn classifier."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """A private Bayesian neural network as a scikit-learn regressor."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, Self
 

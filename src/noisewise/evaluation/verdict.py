@@ -1,5 +1,7 @@
 """What the scores and the coverage say, in words: are the intervals right, and if not, where?"""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

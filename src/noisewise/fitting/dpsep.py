@@ -1,5 +1,7 @@
 """DP-SEP from a table to a posterior: linear, logistic and probit regressions."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """DPVI from a table to a posterior."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """The whole way in one call: a table and a budget in, a noise-aware posterior out."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

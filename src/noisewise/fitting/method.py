@@ -1,5 +1,7 @@
 """What a method of fitting is: prepare, run, posterior. `fit` drives all of them alike."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -1,5 +1,7 @@
 """DP-SEP of a network: inputs whitened and the target standardised, by declaration or purchase."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,5 +1,7 @@
 """A Gaussian guide with independent coordinates: parameters, draws, entropy, chain rule."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """How much privacy may be spent, and what "one person" means."""
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
 

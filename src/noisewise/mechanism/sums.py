@@ -9,6 +9,8 @@ its tails), and the ledger speaks of Gaussian releases only. The baselines still
 noise for simulations.
 """
 
+from __future__ import annotations
+
 import math
 import secrets
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """From a table's columns to a model's arguments: record by record, by public rules only."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

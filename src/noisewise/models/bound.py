@@ -1,5 +1,7 @@
 """A model bound to a schema: everything that plans, fits and simulations need to know of it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,5 +1,7 @@
 """Coordinates for inference: a public affine map from whitened to unconstrained space."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax.numpy as jnp

@@ -4,6 +4,8 @@ Per-record log-likelihood, log-prior, and the bijectors between the latents' own
 unconstrained one, with their log-determinants.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,5 +1,7 @@
 """Plans on disk: TOML that people can read and edit."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import tomllib

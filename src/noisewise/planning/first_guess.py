@@ -5,6 +5,8 @@ constants the iterates are dispersed sqrt(c/2) times as far as the error of one 
 the curvature is known to a relative error of sqrt(2/c).
 """
 
+from __future__ import annotations
+
 import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """The search: whole simulated fits of a few designs, each judged by calibration and error."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

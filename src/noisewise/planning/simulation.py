@@ -1,5 +1,7 @@
 """Prior-predictive simulation: gradients of simulated records at simulated parameters."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Results on disk: a folder with one JSON file and one archive of arrays; no pickles."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import shutil

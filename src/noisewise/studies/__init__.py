@@ -4,6 +4,8 @@
 imports go from `core` to the papers to the catalogue, and never back.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Columns cut into cells, by what was released alone: categories, counts, bins of real numbers."""
 
+from __future__ import annotations
+
 import itertools
 from dataclasses import dataclass
 

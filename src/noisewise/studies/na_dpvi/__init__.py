@@ -1,5 +1,7 @@
 """Noise-aware DPVI: Tables 1 to 3 and Fig. 1, with what the paper printed."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from noisewise.evaluation import LEVELS
