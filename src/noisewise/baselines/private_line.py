@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._validate import positive
+from noisewise.dpsep.family import outer_products, unpacked
 from noisewise.mechanism import Budget, Release, release_sum
 
 
@@ -40,19 +41,15 @@ def private_line(
     at most. ``others`` were released before, under the same budget."""
     positive("clip_norm", clip_norm, finite=True)
     record = np.column_stack([np.ones(len(X)), X, y])
-    row, column = np.triu_indices(record.shape[1])
-    factor = np.where(row == column, 1.0, np.sqrt(2.0))
-    products = record[:, row] * record[:, column] * factor
     found = release_sum(
-        products,
+        outer_products(record),
         clip_norm,
         budget,
         what="second moments",
         others=others,
         insecure_seed=insecure_seed,
     )
-    moments = np.zeros((record.shape[1],) * 2)
-    moments[row, column] = moments[column, row] = found.total / factor
+    moments = unpacked(found.total, record.shape[1])
     width = record.shape[1] - 1
     ridge = found.noise_sd * np.sqrt(2 * width)
     left = moments[:-1, :-1]

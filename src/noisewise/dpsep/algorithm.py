@@ -145,6 +145,14 @@ def clipped_blocks(values: list[Array], bounds: Array, weights: Array) -> Array:
     return jnp.concatenate(scaled, axis=-1)
 
 
+class Sizes(NamedTuple):
+    """Numbers of released coordinates."""
+
+    mean: int
+    precision: int
+    extra: int
+
+
 class _Point(NamedTuple):
     """Where sites are computed: public."""
 
@@ -169,9 +177,9 @@ class DpSep:
     draws_public_numbers = False
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Numbers of released coordinates: mean, precision, extra."""
-        return self.site.family.dim, self.site.family.packed, self.site.extras
+    def sizes(self) -> Sizes:
+        """Of the blocks that are released."""
+        return Sizes(self.site.family.dim, self.site.family.packed, self.site.extras)
 
     @property
     def released(self) -> int:

@@ -70,7 +70,13 @@ def _passes(
     family, mean = site.family, jnp.asarray(initial, jnp.float32)
     prior = site.prior(mean, jnp.zeros(family.dim))
     prior = prior._replace(eta=prior.eta + family.apply(prior.precision, mean))
-    walk = _Walk(mean, jnp.zeros(family.packed), site.first_extra(), prior, None)
+    walk = _Walk(
+        mean=mean,
+        total=jnp.zeros(family.packed),
+        extra=site.first_extra(),
+        prior=prior,
+        sites=None,
+    )
 
     def first(walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, Natural | None]:
         number, left = inputs

@@ -9,6 +9,7 @@ covariance, which all records share: no inverse per record.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,14 @@ from noisewise._validate import integer_at_least, positive
 from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
 from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates
+
+
+class _Eigenbasis(NamedTuple):
+    """Eigenvectors and eigenvalues of every component's covariance, and x - m in that basis."""
+
+    vectors: Array
+    values: Array
+    off: Array
 
 
 @dataclass(frozen=True)
@@ -60,14 +69,14 @@ class MixtureSite:
 
     def assignments(self, posterior: Gaussian, X: Array) -> Array:
         """Probability of each component for each record: rows x components."""
-        values, off = self._eigenbasis(posterior, X)[1:]
+        _, values, off = self._eigenbasis(posterior, X)
         return self._responsibilities(values, off)
 
-    def _eigenbasis(self, cavity: Gaussian, X: Array) -> tuple[Array, Array, Array]:
-        """Eigenvectors and eigenvalues of the covariance, and x - m in that basis."""
+    def _eigenbasis(self, cavity: Gaussian, X: Array) -> _Eigenbasis:
         values, vectors = jnp.linalg.eigh(self.family.matrices(cavity.covariance))
         means = cavity.mean.reshape(self.components, self.width)
-        return vectors, values, jnp.einsum("kij,nki->nkj", vectors, X[:, None, :] - means)
+        off = jnp.einsum("kij,nki->nkj", vectors, X[:, None, :] - means)
+        return _Eigenbasis(vectors, values, off)
 
     def _responsibilities(self, values: Array, off: Array) -> Array:
         total = values + self.sd**2

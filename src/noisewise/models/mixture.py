@@ -210,7 +210,8 @@ def _feature(column: Column, centre: float, scale: float) -> Feature:
         assert column.bounds is not None  # every count has them
         low, high = column.bounds
         mean = column.mean or max((low + high) / 2, 0.5)
-        return Feature(column.name, 0, float(mean), float(centre), float(scale))
+        mean, centre, scale = float(mean), float(centre), float(scale)
+        return Feature(column.name, 0, mean=mean, centre=centre, scale=scale)
     return Feature(column.name, len(column.categories or ("no", "yes")))
 
 

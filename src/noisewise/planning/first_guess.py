@@ -117,8 +117,13 @@ def whiten(target: Target, simulated: PriorPredictive, rows: int) -> Whitened:
     frame = whitened_frame(simulated.location, curvature, target.block_sizes())
     assert frame.factor is not None  # it is whitened
     factor = np.asarray(frame.factor, float)
-    gradients, prior = simulated.gradients @ factor, frame.precision(precision)
-    return Whitened(gradients, factor, curvature, precision, prior)
+    return Whitened(
+        gradients=simulated.gradients @ factor,
+        factor=factor,
+        curvature=curvature,
+        precision=precision,
+        prior=frame.precision(precision),
+    )
 
 
 def release_sds(

@@ -252,9 +252,10 @@ def _forest_legend(
     axes.set_xlim(0, width)
     axes.set_ylim(40, 0)
     for role, words, (x, y) in entries:
-        _draw_interval(
-            axes, y, Interval(x + 18, 0, x, x + 36, x + 9, x + 27), role, 1.0 if one_line else 0.6
+        shown = Interval(
+            mean=x + 18, sd=0, lower=x, upper=x + 36, lower_half=x + 9, upper_half=x + 27
         )
+        _draw_interval(axes, y, shown, role, 1.0 if one_line else 0.6)
         axes.text(x + 44, y, words, va="center_baseline", color=COLOURS["ink"])
 
 

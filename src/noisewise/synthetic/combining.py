@@ -198,7 +198,16 @@ def pool(
     df = np.where(adjusted, m - 1, np.maximum((m - 1) * kept**2, _LEAST_DF))
     sd = np.sqrt(total)
     half = stats.t.ppf((1 + level) / 2, df) * sd
-    return Pool(estimate, sd, estimate - half, estimate + half, df, between, within, adjusted)
+    return Pool(
+        estimate=estimate,
+        sd=sd,
+        lower=estimate - half,
+        upper=estimate + half,
+        df=df,
+        between=between,
+        within=within,
+        adjusted=adjusted,
+    )
 
 
 def _combined(names: tuple[str, ...], found: Pool, level: float, copies: int) -> Combined:

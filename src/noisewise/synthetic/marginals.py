@@ -171,12 +171,12 @@ def _columns(
         outside = [shares[each.column] for shares in moved if each.column in shares]
         found.append(
             ColumnMarginal(
-                each,
-                np.stack([counts.shares[i] for counts in ours]),
-                np.stack([counts.shares[i] for counts in theirs]),
-                None if real is None else real.shares[i],
-                moments,
-                float(np.mean(outside)) if outside else None,
+                cells=each,
+                tables=np.stack([counts.shares[i] for counts in ours]),
+                released=np.stack([counts.shares[i] for counts in theirs]),
+                real=None if real is None else real.shares[i],
+                moments=moments,
+                moved=float(np.mean(outside)) if outside else None,
             )
         )
     return found
@@ -190,11 +190,11 @@ def _pairs(
     names = itertools.combinations([each.name for each in cells[:_MOST_PAIRED]], 2)
     return [
         PairMarginal(
-            first,
-            second,
-            tables[:, k],
-            released[:, k],
-            None if real is None else float(real.association[k]),
+            first=first,
+            second=second,
+            tables=tables[:, k],
+            released=released[:, k],
+            real=None if real is None else float(real.association[k]),
         )
         for k, (first, second) in enumerate(names)
     ]

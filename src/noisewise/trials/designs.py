@@ -152,7 +152,9 @@ def dpvi_trial(
 ) -> DpviTrial:
     """DPVI with these settings under a calibrated mechanism."""
     run = assemble(settings, bound.target, mechanism, public_count)
-    return DpviTrial(bound, settings, run, public_count, posterior)
+    return DpviTrial(
+        bound=bound, settings=settings, run=run, public_count=public_count, posterior=posterior
+    )
 
 
 @dataclass(frozen=True)
