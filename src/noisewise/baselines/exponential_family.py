@@ -197,10 +197,17 @@ def exponential_family_posterior(
 ) -> np.ndarray:
     """Draws (fits x draws x parameters, constrained) from p(theta | released).
 
-    ``released`` is fits x k: each row a noisy sum of the family's statistics over ``rows`` records,
-    with noise of standard deviation ``noise_sd`` on every coordinate. Laplace noise is a Gaussian
-    whose variance is exponential; that variance is drawn too. ``collapsed=False`` is the paper's
-    sampler without the Metropolis step.
+    Args:
+        family: The model.
+        released: Noisy sums of the family's statistics over the records (fits x k).
+        rows: Number of records.
+        noise_sd: Standard deviation of the noise on every coordinate.
+        draws: Kept of every chain, one for each sweep, or one for each ``thin`` of them.
+        rng: The generator.
+        warmup: Sweeps before the first that is kept.
+        thin: Sweeps for each that is kept.
+        noise: ``"gaussian"`` or ``"laplace"``, a Gaussian whose variance is exponential, and drawn.
+        collapsed: False is the paper's sampler without the Metropolis step.
 
     >>> family = BetaBernoulli()
     >>> draws = exponential_family_posterior(

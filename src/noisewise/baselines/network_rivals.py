@@ -68,7 +68,15 @@ def negative_elbo(target: Target, parameters: Array, rows: Rows, draw: Array, co
 
 
 def unsafe_vi(target: Target, rows: Rows, start: Array, key: Array, *, epochs: int) -> Array:
-    """A guide's parameters by Adam on the bound, no noise and no clip: NOT PRIVATE."""
+    """A guide's parameters by Adam on the bound, no noise and no clip: NOT PRIVATE.
+
+    Args:
+        target: The network (`network_target`).
+        rows: Simulated or public records.
+        start: The guide's parameters to begin with (`vi_start`).
+        key: Of batches and draws.
+        epochs: Passes over the records.
+    """
     count = len(rows["y"])
 
     def loss(parameters: Array, batch: Rows, key: Array) -> Array:

@@ -37,8 +37,16 @@ def private_line(
     others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> PrivateLine:
-    """Least squares on noisy second moments; a record's outer product has norm ``clip_norm``
-    at most. ``others`` were released before, under the same budget."""
+    """Least squares on noisy second moments.
+
+    Args:
+        X: Records (rows x columns), on a public scale.
+        y: Their targets.
+        budget: Spent whole, but for ``others``.
+        clip_norm: The norm that a record's outer product has at most.
+        others: What was released before, under the same budget.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
+    """
     positive("clip_norm", clip_norm, finite=True)
     record = np.column_stack([np.ones(len(X)), X, y])
     found = release_sum(

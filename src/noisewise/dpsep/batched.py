@@ -34,7 +34,16 @@ class _Walk(NamedTuple):
 def ep_in_batches(
     site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
 ) -> SepFit:
-    """Expectation propagation: every record's site is kept, rows x 2 x dim numbers and more."""
+    """Expectation propagation: every record's site is kept, rows x 2 x dim numbers and more.
+
+    Args:
+        site: The model.
+        rows: Simulated or public records.
+        initial: Mean to begin with.
+        key: Of the records' order.
+        epochs: Passes over the records.
+        batch: Records whose sites are found side by side.
+    """
     return _passes(site, rows, initial, key, epochs, batch, keep=True)
 
 
@@ -42,7 +51,7 @@ def adf_in_batches(
     site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
 ) -> SepFit:
     """Assumed density filtering, PBP's way: sites are forgotten once they have joined, so that
-    every further pass counts the records once more."""
+    every further pass counts the records once more. Arguments are those of `ep_in_batches`."""
     return _passes(site, rows, initial, key, epochs, batch, keep=False)
 
 

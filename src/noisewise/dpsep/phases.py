@@ -54,7 +54,14 @@ def phase_mechanisms(
 def assemble(
     phase: Phase[Site], mechanism: Mechanism | None, public_count: int, initial: Any
 ) -> Run:
-    """One phase ready to run from a public ``initial`` mean; no mechanism: no privacy."""
+    """One phase ready to run.
+
+    Args:
+        phase: The site and its settings.
+        mechanism: Calibrated; None is no privacy.
+        public_count: The number of rows as everybody may know it.
+        initial: Mean to begin with: public.
+    """
     site, settings = phase
     algorithm = DpSep(site, clip=mechanism is not None or math.isfinite(max(settings.bounds)))
     norm = settings.clip_norm(site.extras)
@@ -124,7 +131,14 @@ def fit_secure(
     insecure_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SepFit:
-    """All phases on rows about people."""
+    """All phases on rows about people.
+
+    Args:
+        runs: From `assemble_phases`.
+        rows: Records as the site takes them.
+        insecure_seed: Makes the fit repeatable, and therefore not private.
+        progress: Called with steps done, of all phases together.
+    """
     finished = run_phases_secure(runs, rows, insecure_seed=insecure_seed, progress=progress)
     return SepFit(*(np.asarray(part) for part in finish(runs, finished)))
 

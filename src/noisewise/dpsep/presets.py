@@ -125,6 +125,13 @@ def mixture_phases(
 
     Bounds follow from the model: a record's centred gradient is about sqrt(width)/sd long, its
     precision sqrt(width)/sd^2, its eta_s as long as its x over sd^2.
+
+    Args:
+        components: How many.
+        width: Coordinates of a record.
+        sd: Of a component, known.
+        prior_sd: Of the components' means.
+        epochs: Passes over the table, by expectation, all phases together.
     """
     root = width**0.5
     steps = 20 * epochs

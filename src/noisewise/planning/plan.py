@@ -241,7 +241,14 @@ def plan(
 def guess_settings(
     bound: BoundModel, public_count: int, budget: Budget, steps: int | None
 ) -> Settings:
-    """Settings without a single simulated fit, in seconds: what `fit` does without a plan."""
+    """Settings without a single simulated fit, in seconds: what `fit` does without a plan.
+
+    Args:
+        bound: The model.
+        public_count: The number of rows as everybody may know it.
+        budget: What the fit may spend.
+        steps: Of the fit; None is the model's usual number.
+    """
     if not bound.capabilities.unique_optimum:
         return mixture_guess(bound, public_count, budget, steps)
     return first_guess(bound, public_count, budget, steps=steps or STEPS)

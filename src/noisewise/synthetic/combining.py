@@ -61,16 +61,21 @@ def combine(
 ) -> Combined:
     """Run an analysis on every synthetic table and pool what it finds.
 
-    ``analysis`` takes a table and returns an estimate with its variance: a pair (estimate,
-    variance), a dict of such pairs, a pair of Series (or of a Series and a covariance matrix), or a
-    fitted statsmodels result. What comes without variances (a number, a dict or Series of numbers,
-    a fitted scikit-learn estimator) gets them from ``bootstrap`` resamples of each table's rows,
-    drawn by ``seed``: over 100 tables, 20 each know the mean variance to three percent.
-
-    ``tables`` is what `synthesize` returned, or any frames of your own; or a list of estimates
-    already computed, with ``analysis`` the list of their variances. ``share`` is the tables' rows
-    over the fit's, which matters only where the variance would come out negative; it is known for
-    what `synthesize` returned, and otherwise taken for 1.
+    Args:
+        tables: What `synthesize` returned, or any frames of your own; or a list of estimates
+            already computed.
+        analysis: From a table to an estimate with its variance: a pair (estimate, variance), a dict
+            of such pairs, a pair of Series (or of a Series and a covariance matrix), or a fitted
+            statsmodels result. What comes without variances (a number, a dict or Series of numbers,
+            a fitted scikit-learn estimator) gets them from resamples. Where ``tables`` are
+            estimates, the list of their variances.
+        level: Of the intervals.
+        bootstrap: Resamples of each table's rows; over 100 tables, 20 each know the mean variance
+            to three percent.
+        share: The tables' rows over the fit's, which matters only where the variance would come out
+            negative; known for what `synthesize` returned, and otherwise taken for 1.
+        seed: Of the resamples.
+        progress: Called with tables done and their number.
 
     >>> combine([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.1, 0.1]).table["estimate"].item()
     2.5
