@@ -96,8 +96,8 @@ def paper_expression(
     identity.
 
     Arguments are those of `expected_kl`; ``failure`` is d exp(-M^2/2v), the probability with which
-    the bound on the noise's eigenvalues fails; v = d noise^2 for symmetric noise. Not a number where
-    the paper's h is not positive: the expression then says nothing.
+    the bound on the noise's eigenvalues fails; v = d noise^2 for symmetric noise. NaN where the
+    paper's h is not positive: the expression then says nothing.
     """
     fraction("failure", failure)
     eta, precision = np.asarray(eta, float), np.asarray(precision, float)
