@@ -16,7 +16,7 @@ from noisewise.evaluation import predictive_calibration
 from noisewise.report.coverage_intervals import simulated_intervals
 from noisewise.report.coverage_page import MOST_PANELS, write_coverage_page
 from noisewise.report.numbers import rounded
-from noisewise.validation import Coverage
+from noisewise.coverage import Coverage
 
 _NAMES = ("intercept", "age", "sex=male")
 _ERROR, _WANDERING = 0.3, 0.3
@@ -45,8 +45,8 @@ def _coverage(
     return Coverage(
         truth=truth,
         draws=draws,
-        plain_mean=mean + _WANDERING * rng.normal(size=shape),
-        plain_sd=np.full(shape, sd / 3),
+        noise_unaware_mean=mean + _WANDERING * rng.normal(size=shape),
+        noise_unaware_sd=np.full(shape, sd / 3),
         status=status,
         labels=names,
         single_release_sd=np.full(len(names), sd),
@@ -106,7 +106,7 @@ def test_every_parameter_has_its_numbers(page):
         ratio = row["error"] / row["single_release_sd"]
         assert f"{row['parameter']} {z_mean} {z_sd} {row['coverage_rmse']:.3f}" in text
         assert f"{row['error']:#.3g} {row['reported_sd']:#.3g}" in text
-        assert f"{ratio:.2f} {row['plain_z_sd']:.2f}" in text
+        assert f"{ratio:.2f} {row['noise_unaware_z_sd']:.2f}" in text
     assert "right: 0 ± 0.07" in text
     assert "right: 1 ± 0.05" in text
     assert f"{found.rmse:.3f}" in text

@@ -52,11 +52,11 @@ def _show_comparison(rows: list[Any]) -> None:
     grid.add_column("plain DPVI\nNOT FOR RELEASE", style="dim", no_wrap=True)
     grid.add_column("non-private\nNOT FOR RELEASE", style="dim", no_wrap=True)
     for row in rows:
-        cells = (row.noise_aware, row.plain, row.unsafe_non_private)
+        cells = (row.noise_aware, row.noise_unaware, row.unsafe_non_private)
         grid.add_row(row.name, *(escaped(_interval(cell)) for cell in cells))
     out.print(grid)
     out.print("Plain DPVI ignores the noise; non-private comes from the raw rows.\n")
-    for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "plain")):
+    for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "noise_unaware")):
         intervals = [(getattr(row, field), row.unsafe_non_private[1]) for row in rows]
         held = sum(low <= estimate <= high for (low, _, high), estimate in intervals)
         out.print(f"{label} intervals that hold the non-private estimate: {held} of {len(rows)}")

@@ -69,7 +69,7 @@ def fit(
         from noisewise.fitting import fit as run_fit
         from noisewise.mechanism import Budget
         from noisewise.planning import Plan
-        from noisewise.storage import check_free
+        from noisewise.result import check_free
 
         check_free(output, overwrite=overwrite)
         if public_sample is not None and public_sample.resolve() == data.resolve():
@@ -131,7 +131,7 @@ def verify(
 
 def _show_summary(result: Any) -> None:
     kinds = {"naive": "Plain DPVI", "averaged": "DPVIm's averaged posterior"}
-    kind = kinds.get(result.asked.get("posterior", ""), "Noise-aware posterior")
+    kind = kinds.get(result.request.posterior, "Noise-aware posterior")
     out.print(f"\n{kind}")
     grid = table_of("parameter", "mean", "sd", "95% interval")
     for name, row in result.summary().iterrows():

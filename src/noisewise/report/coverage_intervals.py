@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, plain_tick
-from noisewise.validation import Coverage
+from noisewise.coverage import Coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

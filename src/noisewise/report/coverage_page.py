@@ -15,7 +15,7 @@ from noisewise.report import words, write_page
 from noisewise.report.coverage_intervals import interval_figure, simulated_intervals
 from noisewise.report.numbers import rounded, three_digits
 from noisewise.report.page import fill
-from noisewise.validation import Coverage
+from noisewise.coverage import Coverage
 
 __all__ = ["MOST_PANELS", "write_coverage_page"]
 

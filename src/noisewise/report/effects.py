@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from noisewise.prediction import is_network, network_outputs
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
-from noisewise.result import Result
+from noisewise.result import Result, network_outputs
 
 __all__ = ["MOST_EFFECTS", "effects_figure"]
 
@@ -21,7 +20,7 @@ _ROW, _GAP, _TITLE, _BELOW = 150, 34, 26, 36
 
 def effects_figure(result: Result) -> str:
     """Curves with bands, a panel a feature; '' where the result is not a network's."""
-    if not is_network(result) or not np.isfinite(result.draws["first"]).all():
+    if result.request.network is None or not np.isfinite(result.draws["first"]).all():
         return ""
     curves = [_curve(result, place) for place in range(min(_features(result), MOST_EFFECTS))]
     words = "Line plots: the network's output along each feature, with a 90% band."
