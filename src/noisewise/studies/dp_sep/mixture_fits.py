@@ -20,20 +20,22 @@ from noisewise.baselines import dp_em
 from noisewise.dpsep import (
     Gaussian,
     MixtureSite,
-    certificate,
+    assemble_phases,
     ep,
-    fit_phases_simulated,
+    fit_simulated,
     gaussian_kl,
     literal_certificate,
     literal_noise,
     mixture_phases,
     noise_aware,
+    noise_unaware,
     one_at_a_time,
     phase_mechanisms,
-    plain,
     random_passes,
+    scale_noise,
 )
 from noisewise.mechanism import Budget
+from noisewise.mechanism.accounting import epsilon_spent
 from noisewise.studies.core.study import Options
 
 __all__ = [
@@ -287,7 +289,8 @@ def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
     loudest = max(levels, key=lambda mechanisms: mechanisms[0].multiplier)
 
     def one(X: Array, start: Array, key: Array, factor: Array) -> Any:
-        return fit_phases_simulated(phases, loudest, {"X": X}, start, key, factor)
+        runs = assemble_phases(phases, loudest, ROWS, start)
+        return fit_simulated([scale_noise(run, factor) for run in runs], {"X": X}, key)
 
     every = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
     data = (jnp.asarray(prepared.tables.X), jnp.asarray(prepared.starts))
@@ -295,8 +298,9 @@ def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
     for number, (budget, mechanisms) in enumerate(zip(budgets, levels, strict=True)):
         keys = jax.random.split(jax.random.fold_in(first, number), len(prepared.starts))
         fit = every(*data, keys, jnp.float32(mechanisms[0].multiplier / loudest[0].multiplier))
-        spent = certificate(budget, mechanisms, insecure_seed=options.seed).epsilon_spent
-        yield Fitted("dp-sep", budget.epsilon, _unpacked(plain(fit)), spent)
+        releases = tuple(one.release("sites") for one in mechanisms)
+        spent = epsilon_spent(releases, budget.delta, budget.adjacency)
+        yield Fitted("dp-sep", budget.epsilon, _unpacked(noise_unaware(fit)), spent)
         aware = _unpacked(noise_aware(_SITE, fit))
         yield Fitted(f"dp-sep, {NOISE_AWARE}", budget.epsilon, aware)
 
@@ -310,6 +314,7 @@ def _dp_em(options: Options, prepared: Prepared) -> Iterator[Fitted]:
                 sd=SD,
                 radius=RADIUS,
                 budget=Budget(epsilon=epsilon, delta=_DELTA),
+                public_count=len(X),
                 insecure_seed=1000 * options.seed + number,
             )
             for number, (X, start) in enumerate(

@@ -24,6 +24,7 @@ from noisewise.baselines import (
     unsafe_vi,
     vi_start,
 )
+from noisewise.data import Rows
 from noisewise.dpsep import (
     NETWORK_TARGET_SD,
     Gaussian,
@@ -33,15 +34,16 @@ from noisewise.dpsep import (
     SepFit,
     adf_in_batches,
     ep_in_batches,
-    fit_simulated,
+    finish,
     fit_unsafe,
     network_phases,
     network_reference,
     network_units,
 )
 from noisewise.dpsep import assemble as assemble_sep
-from noisewise.mechanism import Budget, DeviceSource
-from noisewise.models import Network, Rows
+from noisewise.engine import Run, device_source, run_simulated
+from noisewise.mechanism import Budget
+from noisewise.models import Network
 from noisewise.studies.dp_sep.regression_tables import Split
 from noisewise.trials import fit_function
 
@@ -149,39 +151,36 @@ def _guide_prediction(site: NetworkSite, parameters: Array, X: Array) -> Predict
 
 
 def _dp_sep(shape: _Shape) -> Fit:
-    ((site, settings),) = network_phases(shape.inputs, shape.hidden, shape.epochs)
-    assert isinstance(site, NetworkSite)
-    mechanism = replace(settings.mechanism(site.extras), noise_multiplier=shape.noise)
-    ready = assemble_sep(
-        site, settings, mechanism, shape.rows, shape.rows, np.zeros(site.family.dim)
-    )
-    source = DeviceSource(shape.rows, settings.sampling_rate, ready.program.passes)
+    (phase,) = network_phases(shape.inputs, shape.hidden, shape.epochs)
+    site = phase.site
+    mechanism = replace(phase.mechanism, noise_multiplier=shape.noise)
+    run = assemble_sep(phase, mechanism, shape.rows, np.zeros(site.family.dim))
 
     def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
-        clipped = replace(ready, setting=_clipped(ready.setting, factor), initial=start)
         small = {**rows, "y": NETWORK_TARGET_SD * rows["y"]}
-        found = fit_simulated(clipped, source, small, key)
+        # By `run_simulated`, not by phases: these take the key apart.
+        clipped = _clipped(run, factor).starting_at(start)
+        finished = run_simulated(clipped, device_source(run, shape.rows), small, key)
+        found = finish([clipped], [finished])
         output = _sep_prediction(site, found, shape.rows, X)
         return Prediction(output.mean / NETWORK_TARGET_SD, output.variance / NETWORK_TARGET_SD**2)
 
     return fit
 
 
-def _clipped(setting: Any, factor: Array) -> Any:
+def _clipped(run: Run, factor: Array) -> Run:
     """Clip norms of mean and precision times a factor; noise is in units of them."""
-    ones = jnp.ones_like(factor)
-    return setting._replace(bounds=setting.bounds * jnp.stack([factor, factor, ones]))
+    bounds = run.numbers.bounds * jnp.stack([factor, factor, jnp.ones_like(factor)])
+    return replace(run, numbers=run.numbers._replace(bounds=bounds))
 
 
-def _reference(shape: _Shape, phase: Phase) -> Fit:
+def _reference(shape: _Shape, phase: Phase[NetworkSite]) -> Fit:
     """SEP without noise."""
-    site, settings = phase
-    assert isinstance(site, NetworkSite)
-    ready = assemble_sep(site, settings, None, shape.rows, shape.rows, np.zeros(site.family.dim))
+    site = phase.site
+    run = assemble_sep(phase, None, shape.rows, np.zeros(site.family.dim))
 
     def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
-        clipped = replace(ready, setting=_clipped(ready.setting, factor), initial=start)
-        found = fit_unsafe(clipped, rows, key)
+        found = fit_unsafe(_clipped(run, factor).starting_at(start), rows, key)
         return _sep_prediction(site, found, shape.rows, X)
 
     return fit

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.data import Rows
 from noisewise.dpvi import Settings, Trace
-from noisewise.models import Rows
 from noisewise.models.glm import logistic
 from noisewise.posterior import average
 from noisewise.studies.core.adult import (

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from noisewise._validate import NoisewiseError
+from noisewise.data import Rows
 from noisewise.dpvi import Settings, Trace
-from noisewise.models import Rows
 from noisewise.studies.core.study import Options
 from noisewise.trials import Fit, fit_table, noise_multipliers, target_for
 
