@@ -24,3 +24,11 @@ def test_beta_bernoulli_at_epsilon_a_tenth():
     # The same fits read as plain DPVI are far too sure of themselves.
     assert found.noise_unaware_z_sd[0] > 2 * found.scores.z_sd[0]
     assert np.isfinite(found.draws).all()
+
+
+def test_the_house_of_coverage_does_not_hide_its_function():
+    """Both are called so; whatever was imported before, `noisewise.coverage` can be called."""
+    from noisewise.coverage import Coverage
+
+    assert nw.Coverage is Coverage
+    assert callable(nw.coverage) and nw.coverage is nw.coverage

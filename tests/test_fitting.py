@@ -1,3 +1,4 @@
+import importlib
 import re
 
 import jax
@@ -14,6 +15,7 @@ from people import N, make_frame, make_schema
 STEPS = 1000
 """As many as the shared fit has: the noise of a budget is found once, in seconds, for all fits that
 ask for it, and sooner for a thousand steps than for a hundred, whose losses spread wider."""
+ACCOUNT = importlib.import_module("noisewise.engine.certify")
 
 
 def test_a_private_fit_recovers_what_made_the_data(result):
@@ -284,7 +286,7 @@ def test_what_cannot_work_is_refused_before_the_first_noisy_number(
     def spent(*_):
         raise AssertionError("the number of rows was noised before the refusal")
 
-    monkeypatch.setattr("noisewise.engine.certify.noisy_count", spent)
+    monkeypatch.setattr(ACCOUNT, "noisy_count", spent)
     unknown = nw.Schema(schema.columns)
     assert unknown.rows is None
 
@@ -303,8 +305,22 @@ def test_what_cannot_work_is_refused_before_the_first_noisy_number(
         ask()
 
 
+def test_a_request_that_can_work_does_get_to_the_first_noisy_number(table, budget, monkeypatch):
+    """So that what the tests before and after this one wait for is what would happen."""
+
+    class Spent(Exception):
+        pass
+
+    def spent(*_):
+        raise Spent
+
+    monkeypatch.setattr(ACCOUNT, "noisy_count", spent)
+    with pytest.raises(Spent):
+        nw.fit("logistic", table, budget=budget, target="visited", steps=STEPS)
+
+
 def test_double_precision_is_refused_before_the_first_noisy_number(table, budget, monkeypatch):
-    monkeypatch.setattr("noisewise.engine.certify.noisy_count", lambda *_: pytest.fail("it was noised"))
+    monkeypatch.setattr(ACCOUNT, "noisy_count", lambda *_: pytest.fail("it was noised"))
     with jax.enable_x64(True), pytest.raises(NoisewiseError, match="in double precision"):
         nw.fit("logistic", table, budget=budget, target="visited", features=["age"], steps=STEPS)
 

@@ -118,7 +118,7 @@ def test_fit_takes_a_plan_and_warns_where_it_does_not_fit(quick):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = nw.fit(beta_bernoulli, table, budget=BUDGET, plan=quick, insecure_seed=0)
-    assert result.asked["settings"]["clip_norm"] == quick.settings.clip_norm
+    assert result.request.settings.clip_norm == quick.settings.clip_norm
     assert "no row was read" in result.privacy.sources["clip norm and settings"]
     few = nw.Schema((nw.Column(name="x", kind="binary"),), rows=500)
     smaller = nw.Table({"x": rng.integers(0, 2, 500)}, few)

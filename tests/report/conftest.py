@@ -102,5 +102,10 @@ def _request(names: tuple[str, ...]) -> Request:
         encoding=tuple(encoding),
         schema=Schema(tuple({column.name: column for column in columns}.values())),
         public_count=20_180,
-        settings=Settings(clip_norm=0.0662161, steps=10_000, curvature=np.eye(len(names))),
+        settings=Settings(
+            clip_norm=0.0662161,
+            steps=10_000,
+            contraction_rate=0.01,
+            curvature=np.eye(len(names)),
+        ),
     )

@@ -146,7 +146,7 @@ def test_intervals_of_failed_fits_do_not_hold_the_truth():
     held = seen.held(seen.aware)
     assert not held[:40].any()
     assert 0.88 < held[40:].mean() < 1.0
-    assert seen.held(seen.plain).mean() < 0.6
+    assert seen.held(seen.unaware).mean() < 0.6
     first = seen.first(60)
     assert (np.diff(first.truth) >= 0).all()
     assert np.isnan(first.aware[0]).sum() == 40
@@ -156,7 +156,7 @@ def test_the_share_of_intervals_that_hold_is_said_for_both(page):
     found, text = _coverage(("only",)), Reader(page(("only",))).text
     seen = simulated_intervals(found, 0)
     some = seen.first(60)
-    for every, drawn in ((seen.aware, some.aware), (seen.plain, some.plain)):
+    for every, drawn in ((seen.aware, some.aware), (seen.unaware, some.unaware)):
         assert f"{seen.held(every).mean():.0%}" in text
         assert f"{some.held(drawn).sum()} of 60 hold the truth" in text
     assert "the only parameter" in text

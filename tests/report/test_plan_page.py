@@ -139,7 +139,7 @@ def test_settings_are_explained(quick, page):
     assert f"clip norm {settings.clip_norm:#.3g} The most that one record's" in text
     assert f"steps {settings.steps:,} So many" in text
     assert f"about {5000 * settings.sampling_rate:,.0f} rows a step" in text
-    assert f"step rate {settings.contraction_rate:#.3g}" in text
+    assert f"contraction rate {settings.contraction_rate:#.3g}" in text
     assert f"burn-in {settings.burn_in:.0%}" in text
     assert "initial step multiplier" in text
     assert "recalibration" not in text

@@ -75,7 +75,7 @@ def made_result(schema: nw.Schema, **changes: Any) -> nw.Result:
         encoding=(),
         schema=schema,
         public_count=ROWS,
-        settings=nw.Settings(clip_norm=1.0),
+        settings=nw.Settings(clip_norm=1.0, rule="vanilla", contraction_rate=0.01),
     )
     made: dict[str, Any] = {
         "draws": clinic_draws(),
