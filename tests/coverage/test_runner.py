@@ -21,7 +21,9 @@ def plan():
 def run(plan):
     def go(**options):
         asked = {"simulations": 20, "draws": 100, "seed": 3, "group": 10} | options
-        return nw.coverage(beta_bernoulli, schema=SCHEMA, rows=1000, budget=BUDGET, plan=plan, **asked)
+        return nw.coverage(
+            beta_bernoulli, schema=SCHEMA, rows=1000, budget=BUDGET, plan=plan, **asked
+        )
 
     return go
 

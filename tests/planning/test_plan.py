@@ -53,9 +53,7 @@ def test_no_row_can_be_read(monkeypatch):
     for reader in ("read_columns", "read_file"):
         monkeypatch.setattr(f"noisewise.data.table.{reader}", closed)
     made = nw.plan(beta_bernoulli, schema=BINARY, fits=4, recalibrate=8, **SMALL)
-    found = nw.coverage(
-        beta_bernoulli, schema=BINARY, plan=made, simulations=10, draws=50, **FRESH
-    )
+    found = nw.coverage(beta_bernoulli, schema=BINARY, plan=made, simulations=10, draws=50, **FRESH)
     assert made.forecast.fits == 8 and found.scores.fits == 10
 
 

@@ -272,9 +272,7 @@ def test_a_bare_result_has_a_page(make_result, tmp_path):
         schema=Schema((Column(name="x", kind="binary"),)),
         settings=Settings(clip_norm=1.0, rule="vanilla", contraction_rate=0.01),
     )
-    bare = dataclasses.replace(
-        result, noise_unaware={}, request=request, trace={}, coordinates={}
-    )
+    bare = dataclasses.replace(result, noise_unaware={}, request=request, trace={}, coordinates={})
     text = Reader(write_report(bare, tmp_path / "fit.html").read_text("utf-8")).text
     assert "The result holds no trace." in text
     assert "coefficients[0]" in text
