@@ -1,11 +1,12 @@
 """Copies of private cells in what leaves the house, in every form that a slip would give them.
 
-A cell that was drawn with many random digits is known by them. In text, a number of six digits or
-more is a copy if a cell rounds to it. In arrays, one double or one single is enough; in other
-bytes, where any four would be taken for a single, it is two neighbouring singles or four
-neighbouring halves, in the order of rows or of columns. Columns of codes (categories, yes and no,
-counts) have no such digits: of them, a stretch of 48 cells is known by its order, as integers and
-floats of any width, one-hot, packed into bits, as text, or as the categories' names.
+A cell that was drawn with many random digits is known by them: a double is, and so is a number in
+text with nine digits or more that a cell rounds to. Singles, halves and numbers of six to eight
+digits meet by chance. Of them it takes more to be a copy: two neighbouring singles or four
+neighbouring halves, in the order of rows or of columns; or, in any order, 20 cells of one column.
+Columns of codes (categories, yes and no, counts) have no such digits: of them, a stretch of 48
+cells is known by its order, as integers and floats of any width, one-hot, packed into bits, as
+text, or as the categories' names.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 STRETCH = 48
-LEAST_DIGITS = 6
+MANY = 20
+_FEW_DIGITS, _MANY_DIGITS = 6, 9
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{64,}={0,2}")
 _WIDTHS = ("i1", "i2", "i4", "i8", "f2", "f4", "f8")
@@ -35,9 +37,11 @@ _WIDTHS = ("i1", "i2", "i4", "i8", "f2", "f4", "f8")
 class PrivateCells:
     """What to look for, made from the rows in all the forms that they are held in."""
 
-    values: np.ndarray
-    """Cells with random digits, as doubles, sorted; with them what is left of them in single and
-    in half precision."""
+    doubles: np.ndarray
+    """Cells with random digits, without their signs, sorted; with them what singles and halves keep
+    of them."""
+    columns: tuple[np.ndarray, ...]
+    """The same in single precision, column by column."""
     eights: np.ndarray
     """Eight bytes each: a double, two singles, four halves; both orders of bytes."""
     stretches: dict[str, bytes]
@@ -50,16 +54,17 @@ def private_cells(
     arrays: Iterable[np.ndarray], names: Mapping[str, Iterable[str]] | None = None
 ) -> PrivateCells:
     """Of arrays with records first; ``names`` are the cells of columns that hold words."""
-    values, eights = [np.empty(0)], [np.empty(0, np.uint64)]
+    columns, eights = [], [np.empty(0, np.uint64)]
     stretches: dict[str, bytes] = {}
     words: dict[str, str] = {}
-    for number, array in enumerate(map(np.asarray, arrays)):
+    distinct = {(a.shape, a.dtype, a.tobytes()): a for a in map(np.asarray, arrays)}
+    for number, array in enumerate(distinct.values()):
         table = array.reshape(len(array), -1)
         if table.dtype.kind == "f":
-            values.append(table[_known(table.astype(float))].astype(float))
             eights += _eights(table)
         for place, column in enumerate(table.T):
             if not _is_code(column):
+                columns.append(np.abs(column[_known(table)[:, place]].astype(float)))
                 continue
             for name, codes in _as_codes(column):
                 for start, some in _stretches(codes):
@@ -69,26 +74,38 @@ def private_cells(
     for name, cells in (names or {}).items():
         for start, some in _stretches(np.asarray(list(cells))):
             words[f"{name} from {start}"] = " ".join(some)
-    plain = np.concatenate(values)
-    with np.errstate(over="ignore"):
-        coarse = [plain.astype(width).astype(float) for width in (np.float32, np.float16)]
-    every = np.abs(np.concatenate([plain, *coarse]))
     return PrivateCells(
-        np.unique(every[np.isfinite(every)]), np.unique(np.concatenate(eights)), stretches, words
+        _with_coarser(np.concatenate([np.empty(0), *columns])),
+        tuple(np.unique(column.astype(np.float32)) for column in columns),
+        np.unique(np.concatenate(eights)),
+        stretches,
+        words,
     )
 
 
-def _known(values: np.ndarray) -> np.ndarray:
-    """Which have digits to know them by: more than twelve bits, so no small whole numbers, halves,
-    quarters, ..."""
-    leading = np.frexp(values)[0] * 2**12
-    return np.isfinite(values) & (leading != np.rint(leading))
+def _with_coarser(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        coarse = [values.astype(width).astype(float) for width in (np.float32, np.float16)]
+    every = np.concatenate([values, *coarse])
+    return np.unique(every[np.isfinite(every)])
+
+
+def _known(table: np.ndarray) -> np.ndarray:
+    """Which cells have digits to know them by: more than twelve bits, so no small whole numbers,
+    halves, quarters, ...; and of their own, which no third record shares."""
+    exact = table.astype(float)
+    leading = np.frexp(exact)[0] * 2**12
+    shared = np.zeros(table.shape, bool)
+    for place, column in enumerate(exact.T):
+        _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
+        shared[:, place] = counts[inverse] > 2
+    return np.isfinite(exact) & (leading != np.rint(leading)) & ~shared
 
 
 def _eights(table: np.ndarray) -> Iterator[np.ndarray]:
     """As eight bytes, little- and big-endian, along columns and along rows."""
     exact = table.astype(float)
-    known = _known(exact)
+    known = _known(table)
     for order, (width, count) in product("<>", (("f8", 1), ("f4", 2), ("f2", 4))):
         with np.errstate(over="ignore"):
             cells = exact.astype(order + width)
@@ -101,11 +118,12 @@ def _eights(table: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _is_code(column: np.ndarray) -> bool:
-    return column.dtype.kind in "biu" or bool(np.all(column == np.rint(column)))
+    return column.dtype.kind in "biu" or len(np.unique(column)) <= 10
 
 
 def _as_codes(column: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    codes = column.astype(np.int64)
+    whole = column.dtype.kind in "biu" or bool(np.all(column == np.rint(column)))
+    codes = column.astype(np.int64) if whole else np.unique(column, return_inverse=True)[1]
     yield "codes", codes
     if 1 <= codes.max() < 10 and codes.min() >= 0:
         levels = np.arange(codes.max() + 1)
@@ -172,12 +190,16 @@ def _unpacked(name: str, blob: bytes) -> Iterator[tuple[str, bytes, np.ndarray |
         yield from _unpacked(f"{name} (compressed)", opened)
         return
     yield name, blob, None
-    for part in _BASE64.findall(blob):
-        try:
-            inner = base64.b64decode(part + b"=" * (-len(part) % 4), validate=True)
-        except binascii.Error:
-            continue
+    inner = b"\0".join(_from_base64(part) for part in set(_BASE64.findall(blob)))
+    if inner:
         yield f"{name} (base64)", inner, None
+
+
+def _from_base64(part: bytes) -> bytes:
+    try:
+        return base64.b64decode(part + b"=" * (-len(part) % 4), validate=True)
+    except binascii.Error:
+        return b""
 
 
 def _decompressed(blob: bytes) -> bytes | None:
@@ -192,39 +214,59 @@ def _decompressed(blob: bytes) -> bytes | None:
 
 
 def _in_bytes(cells: PrivateCells, blob: bytes) -> Iterator[str]:
-    for shift in range(8):
-        count = (len(blob) - shift) // 8
-        if count > 0 and np.isin(np.frombuffer(blob, "<u8", count, shift), cells.eights).any():
+    for shift in range(8 if len(cells.eights) else 0):
+        here = np.frombuffer(blob, "<u8", max(len(blob) - shift, 0) // 8, min(shift, len(blob)))
+        place = np.minimum(np.searchsorted(cells.eights, here), len(cells.eights) - 1)
+        if (cells.eights[place] == here).any():
             yield "bytes of cells"
             break
     yield from (what for what, stretch in cells.stretches.items() if stretch in blob)
 
 
 def _in_array(cells: PrivateCells, array: np.ndarray) -> Iterator[str]:
-    if array.dtype.kind == "f":
-        # A half's few digits are found by chance: of those, the bytes of four count.
-        exact = np.abs(array.astype(float))
-        if array.dtype.itemsize > 2 and np.isin(exact[_known(exact)], cells.values).any():
-            yield "a cell"
-    elif array.dtype.kind in "US":
+    if array.dtype.kind in "US":
         yield from _in_text(cells, " ".join(array.ravel().astype(str)).encode())
+    if array.dtype.kind == "f":
+        single = np.unique(np.abs(array.ravel()).astype(np.float32))
+        for number, column in enumerate(cells.columns):
+            count = np.isin(column, single).sum()
+            if count >= MANY:
+                yield f"{count} cells of column {number}"
 
 
 def _in_text(cells: PrivateCells, blob: bytes) -> Iterator[str]:
     text = blob.decode("utf-8", errors="replace").replace("\N{MINUS SIGN}", "-")
-    tokens = [token for token in _NUMBER.findall(text) if _digits(token) >= LEAST_DIGITS]
-    if tokens and len(cells.values):
-        numbers = np.abs(np.array(tokens, float))
-        reach = np.array([_half_a_unit(token) for token in tokens]) * (1 + 1e-9)
-        after = np.searchsorted(cells.values, numbers - reach)
-        nearest = cells.values[np.minimum(after, len(cells.values) - 1)]
-        hit = np.abs(nearest - numbers) <= reach
-        yield from (f"a cell as {tokens[i]}" for i in np.flatnonzero(hit))
+    tokens = [t for t in set(_NUMBER.findall(text)) if _digits(t) >= _FEW_DIGITS]
+    if tokens:
+        yield from _among_numbers(cells, np.array(tokens))
     spaced = " ".join(re.findall(r"\w+", text))
     close = "".join(spaced.split())
     for what, stretch in cells.words.items():
         if stretch in spaced or stretch.replace(" ", "") in close:
             yield f"{what}, as text"
+
+
+def _among_numbers(cells: PrivateCells, tokens: np.ndarray) -> Iterator[str]:
+    """Tokens that cells round to: a single one that has many digits, or many."""
+    numbers, reach = np.abs(tokens.astype(float)), np.array([_half_a_unit(t) for t in tokens])
+    long = np.array([_digits(token) for token in tokens]) >= _MANY_DIGITS
+    hit = _near(numbers[long], reach[long], cells.doubles)
+    yield from (f"a cell as {token}" for token in tokens[long][hit])
+    for number, column in enumerate(cells.columns):
+        # Singles have seven digits or eight: what is rounded further is near them, too.
+        slack = np.maximum(reach, 2.0**-23 * numbers)
+        count = _near(numbers, slack, column.astype(float)).sum()
+        if count >= MANY:
+            yield f"{count} cells of column {number}, as text"
+
+
+def _near(numbers: np.ndarray, reach: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Which numbers have a cell within reach."""
+    if not len(cells):
+        return np.zeros(len(numbers), bool)
+    low = numbers - reach * (1 + 1e-9)
+    nearest = cells[np.minimum(np.searchsorted(cells, low), len(cells) - 1)]
+    return np.abs(nearest - numbers) <= reach * (1 + 1e-9)
 
 
 def _digits(token: str) -> int:
@@ -241,12 +283,17 @@ def _half_a_unit(token: str) -> float:
 def like(cells: PrivateCells, seed: int) -> PrivateCells:
     """As many others that lie as close together: what is found of them is found by chance."""
     rng = np.random.default_rng(seed)
-    values = cells.values.copy()
-    for low, high in pairwise(np.linspace(0, len(values), 33).astype(int)):
-        some = values[low:high]
-        if len(some):
-            values[low:high] = rng.uniform(some[0], some[-1], len(some))
-    # Other low bits, in either order of bytes.
+    columns = []
+    for column in cells.columns:
+        # Anywhere between two neighbours.
+        share = rng.random(max(len(column) - 1, 0))
+        columns.append(column[:-1] + share * np.diff(column.astype(float)))
+    # Other digits in the middle of the eight bytes, whatever they are.
     noise = rng.integers(1, 2**20, len(cells.eights), dtype=np.uint64)
-    eights = cells.eights ^ (noise << np.uint64(22))
-    return PrivateCells(np.unique(values), np.unique(eights), {}, {})
+    return PrivateCells(
+        _with_coarser(np.concatenate([np.empty(0), *columns])),
+        tuple(column.astype(np.float32) for column in columns),
+        np.unique(cells.eights ^ (noise << np.uint64(22))),
+        {},
+        {},
+    )

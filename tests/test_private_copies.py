@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+
 from private_copies import copies, files_under, like, private_cells
 
 N = 150
@@ -94,7 +95,9 @@ def test_a_planted_copy_is_found(kind, people, cells, tmp_path):
         lambda p: p["level"].astype(np.float32),
         lambda p: p["level"].astype(np.float16),
         lambda p: p["level"].astype(np.float32).astype(float),
-        lambda p: p["level"][33:34].astype(np.float32),
+        lambda p: p["level"][33:34],
+        lambda p: p["level"][33:35].astype(np.float32),
+        lambda p: np.random.default_rng(0).permutation(p["level"])[:40].astype(np.float32),
         lambda p: -p["income"].reshape(-1, 3),
         lambda p: p["ward"].astype(np.int8),
         lambda p: np.array([f"{v:.6f}" for v in p["level"]]),
@@ -106,14 +109,12 @@ def test_a_copy_in_an_archive_is_found(save, make, people, cells, tmp_path):
 
 
 def test_others_are_not_found(people, cells, tmp_path):
-    """Another table of the same law, in all these forms but the coarsest: of 150 numbers with six
-    digits some are a cell's by chance (one in 30 tables). Fixed seed."""
+    """Another table of the same law, in all these forms. A number of nine digits is one of 150
+    cells by chance once in 10^6 times; 20 cells of one column, never. Fixed seed."""
     other = drawn(12)
-    for number, (kind, make) in enumerate(PLANTED.items()):
-        if kind != "six digits":
-            made = make(other)
-            written = made.encode() if isinstance(made, str) else made
-            (tmp_path / f"{number}").write_bytes(written)
+    for number, make in enumerate(PLANTED.values()):
+        made = make(other)
+        (tmp_path / f"{number}").write_bytes(made.encode() if isinstance(made, str) else made)
     assert copies(cells, files_under(tmp_path)) == []
 
 
@@ -121,4 +122,5 @@ def test_cells_made_like_these_are_others(cells):
     for seed in range(5):
         other = like(cells, seed)
         assert len(np.intersect1d(other.eights, cells.eights)) == 0
-        assert len(np.intersect1d(other.values, cells.values)) == 0
+        for ours, theirs in zip(cells.columns, other.columns, strict=True):
+            assert len(np.intersect1d(ours, theirs)) <= 2

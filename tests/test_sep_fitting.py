@@ -84,7 +84,7 @@ def test_a_linear_fit_is_in_the_targets_units(linear):
         assert abs(found["mean"][name] - value) < 4.5 * found["sd"][name]
         assert found["sd"][name] < 4
     assert linear.status is Status.OK
-    plain = linear.summary(noise_unaware=True)
+    plain = linear.summary(plain=True)
     assert (plain["sd"] < found["sd"]).all()
 
 
