@@ -1,0 +1,129 @@
+"""What the engine releases, seen from where an algorithm stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from engine.algorithms import COUNT, Case, Design
+from noisewise.data import PrivateRows, Rows
+from noisewise.engine import Run, Step, device_source, run_secure, run_simulated
+
+PIECE = 50
+"""Steps of a chunk, each of which has keys of its own."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An algorithm that keeps every release, and stays where it is unless the schedule says so.
+
+    Where it stays, every step's contributions are taken at one point, so that releases of
+    neighbouring tables can be subtracted.
+    """
+
+    algorithm: Any
+    label: str = ""
+    """Unequal labels are compiled apart: a mutant gets one of its own."""
+
+    blocks = 4
+    draws_public_numbers = True
+
+    @property
+    def released(self) -> int:
+        return self.algorithm.released
+
+    @property
+    def pass_floats(self) -> int:
+        return self.algorithm.pass_floats
+
+    def init(self, numbers: Any, start: Any) -> Any:
+        return self.algorithm.init(numbers, start)
+
+    def empty_record(self, state: Any) -> Any:
+        return jnp.zeros(self.released)
+
+    def point(self, numbers: Any, state: Any, schedule: Any, key: Any) -> Any:
+        moves, own = schedule
+        key = jnp.where(moves, key, jax.random.PRNGKey(7))
+        return self.algorithm.point(numbers, state, own, key)
+
+    def contributions(self, numbers: Any, point: Any, batch: Rows) -> Any:
+        return self.algorithm.contributions(numbers, point, batch)
+
+    def update(
+        self, numbers: Any, state: Any, record: Any, point: Any, schedule: Any, released: Any
+    ) -> Step:
+        moves, own = schedule
+        before = self.algorithm.empty_record(state)
+        after = self.algorithm.update(numbers, state, before, point, own, released).state
+        state = jax.tree.map(lambda new, old: jnp.where(moves, new, old), after, state)
+        return Step(state, released, released)
+
+    def handover(self, numbers: Any, state: Any) -> Any:
+        return self.algorithm.handover(numbers, state)
+
+
+def watched(case: Case, design: Design = Design(), *, moves: bool = False, label: str = "") -> Run:
+    """The case's run, watched."""
+    run = case.assembled(design)
+    schedule = (np.full(run.steps, moves), run.schedule)
+    return replace(run, algorithm=Watched(run.algorithm, label), schedule=schedule)
+
+
+class Seen(NamedTuple):
+    """Releases in grid steps (steps x released), and the state at the end."""
+
+    released: np.ndarray
+    state: Any
+
+
+def secure(run: Run, rows: Rows, seed: int | None) -> Seen:
+    """Through the driver for rows about people."""
+    finished = run_secure(run, PrivateRows(rows), insecure_seed=seed)
+    return Seen(on_the_grid(run, finished.kept), jax.device_get(finished.state))
+
+
+@jax.jit
+def _simulated(run: Run, rows: Rows, key: Any) -> Any:
+    source = device_source(run, len(next(iter(rows.values()))))
+    return run_simulated(run, source, rows, key, 1)
+
+
+def simulated(run: Run, rows: Rows, seed: int | None) -> Seen:
+    """Through the driver for simulated rows."""
+    finished = _simulated(run, rows, jax.random.PRNGKey(seed))
+    return Seen(on_the_grid(run, finished.records), jax.device_get(finished.state))
+
+
+def on_the_grid(run: Run, released: Any) -> np.ndarray:
+    """Releases in grid steps, which must be whole: the low bits of floats would give sums away."""
+    grid = run.numbers.grid
+    unit = np.float32(grid.clip_norm) / np.float32(grid.points)
+    found = np.asarray(released)
+    steps = np.rint(found / unit)
+    assert np.array_equal(np.float32(steps) * unit, found), "the release is off the grid"
+    return steps.astype(np.int64)
+
+
+def silent(rows: Rows, count: int = COUNT) -> Rows:
+    """Records that say nothing, as none of their contributions is a number."""
+    return {
+        name: np.full((count, *column.shape[1:]), *_worst(column), column.dtype)
+        for name, column in rows.items()
+    }
+
+
+def _worst(column: np.ndarray) -> tuple[float | int]:
+    return (np.nan,) if column.dtype.kind == "f" else (0,)
+
+
+def with_record(rows: Rows, place: int, record: Rows) -> Rows:
+    """The table with this record in place of the one there."""
+    changed = {name: column.copy() for name, column in rows.items()}
+    for name, column in changed.items():
+        column[place] = record[name]
+    return changed
