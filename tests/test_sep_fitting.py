@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_the_certificate_counts_everything(linear, network):
 def test_a_declared_target_is_not_bought():
     column = nw.Column(name="pressure", kind="real", bounds=(1000, 1200), mean=1120, sd=15)
     schema = nw.Schema((nw.Column(name="sex", kind="binary"), column))
-    sex, pressure = np.zeros(10, int), np.full(10, 1130.0)
+    sex, pressure = np.arange(10) % 2, np.linspace(1100, 1150, 10)
     job = Job(
         bound=bind_model(Network(2), schema, "pressure"),
         table=nw.Table({"sex": sex, "pressure": pressure}, schema),
@@ -174,7 +175,7 @@ def test_what_cannot_be_fitted_is_refused_before_spending(model, more, words, ta
     def spent(*_, **__):
         raise AssertionError("something was bought")
 
-    monkeypatch.setattr("noisewise.fitting.fit.public_count", spent)
+    monkeypatch.setattr(import_module("noisewise.fitting.fit"), "public_count", spent)
     asked = {"target": "pressure", "features": ["age", "sex"], "method": "dp-sep"} | more
     with pytest.raises(nw.NoisewiseError, match=words):
         nw.fit(model, table, budget=BUDGET, **asked)

@@ -52,6 +52,9 @@ class Design(NamedTuple):
         )
 
 
+USUAL = Design()
+
+
 class Case(NamedTuple):
     """An algorithm: how it is put together, and a table prepared for it."""
 
@@ -77,7 +80,7 @@ def _dpvi(name: str, target: Target, rows: Rows, **chosen) -> Case:
         mechanism = design.mechanism(settings.clip_norm)
         return assemble(settings, target, mechanism, design.public_count)
 
-    frame = assembled(Design()).numbers.constants.frame
+    frame = assembled(USUAL).numbers.constants.frame
     prepared = {key: np.asarray(column) for key, column in target.prepare(rows, frame).items()}
     return Case(f"dpvi {name}", assembled, prepared)
 
@@ -163,9 +166,7 @@ def _dp_em() -> Case:
     def assembled(design: Design) -> Run:
         start = np.array([[0.5, 0.2], [-0.6, 0.1]], np.float32)
         mechanism = design.mechanism(2**0.5)
-        return assemble_em(
-            mechanism, design.public_count, start, sd=0.7, radius=2.0, prior_sd=1.0
-        )
+        return assemble_em(mechanism, design.public_count, start, sd=0.7, radius=2.0, prior_sd=1.0)
 
     return Case("dp-em", assembled, {"X": _regression_rows()["X"]})
 

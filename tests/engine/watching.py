@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from engine.algorithms import COUNT, Case, Design
+from engine.algorithms import COUNT, USUAL, Case, Design
 from noisewise.data import PrivateRows, Rows
 from noisewise.engine import Run, Step, device_source, run_secure, run_simulated
 
@@ -22,7 +22,8 @@ class Watched:
     """An algorithm that keeps every release, and stays where it is unless the schedule says so.
 
     Where it stays, every step's contributions are taken at one point, so that releases of
-    neighbouring tables can be subtracted.
+    neighbouring tables can be subtracted. The schedule may also multiply contributions: the engine
+    has to bound whatever it is handed.
     """
 
     algorithm: Any
@@ -47,30 +48,45 @@ class Watched:
         return jnp.zeros(self.released)
 
     def point(self, numbers: Any, state: Any, schedule: Any, key: Any) -> Any:
-        moves, own = schedule
-        key = jnp.where(moves, key, jax.random.PRNGKey(7))
-        return self.algorithm.point(numbers, state, own, key)
+        key = jnp.where(schedule.moves, key, jax.random.PRNGKey(7))
+        return self.algorithm.point(numbers, state, schedule.own, key), schedule.factor
 
     def contributions(self, numbers: Any, point: Any, batch: Rows) -> Any:
-        return self.algorithm.contributions(numbers, point, batch)
+        at, factor = point
+        return factor * self.algorithm.contributions(numbers, at, batch)
 
     def update(
         self, numbers: Any, state: Any, record: Any, point: Any, schedule: Any, released: Any
     ) -> Step:
-        moves, own = schedule
-        before = self.algorithm.empty_record(state)
-        after = self.algorithm.update(numbers, state, before, point, own, released).state
-        state = jax.tree.map(lambda new, old: jnp.where(moves, new, old), after, state)
+        before, (at, _) = self.algorithm.empty_record(state), point
+        after = self.algorithm.update(numbers, state, before, at, schedule.own, released).state
+        state = jax.tree.map(lambda new, old: jnp.where(schedule.moves, new, old), after, state)
         return Step(state, released, released)
 
     def handover(self, numbers: Any, state: Any) -> Any:
         return self.algorithm.handover(numbers, state)
 
 
-def watched(case: Case, design: Design = Design(), *, moves: bool = False, label: str = "") -> Run:
+class Watching(NamedTuple):
+    """A watched run's schedule."""
+
+    moves: np.ndarray
+    factor: np.ndarray
+    own: Any
+
+
+def watched(
+    case: Case,
+    design: Design = USUAL,
+    *,
+    moves: bool | np.ndarray = False,
+    factor: float = 1.0,
+    label: str = "",
+) -> Run:
     """The case's run, watched."""
     run = case.assembled(design)
-    schedule = (np.full(run.steps, moves), run.schedule)
+    factors = np.full(run.steps, factor, np.float32)
+    schedule = Watching(np.broadcast_to(moves, run.steps), factors, run.schedule)
     return replace(run, algorithm=Watched(run.algorithm, label), schedule=schedule)
 
 
@@ -109,16 +125,22 @@ def on_the_grid(run: Run, released: Any) -> np.ndarray:
     return steps.astype(np.int64)
 
 
-def silent(rows: Rows, count: int = COUNT) -> Rows:
-    """Records that say nothing, as none of their contributions is a number."""
+def filled(rows: Rows, value: float, count: int = COUNT) -> Rows:
+    """So many records with this value in every cell."""
     return {
-        name: np.full((count, *column.shape[1:]), *_worst(column), column.dtype)
+        name: np.full((count, *column.shape[1:]), value, np.float32)
         for name, column in rows.items()
     }
 
 
-def _worst(column: np.ndarray) -> tuple[float | int]:
-    return (np.nan,) if column.dtype.kind == "f" else (0,)
+def silent(rows: Rows, count: int = COUNT) -> Rows:
+    """Records that say nothing: what they contribute is not a number."""
+    return filled(rows, np.nan, count)
+
+
+def alone(rows: Rows, place: int) -> Rows:
+    """The record at this place, among others that say nothing."""
+    return with_record(silent(rows), place, {name: column[place] for name, column in rows.items()})
 
 
 def with_record(rows: Rows, place: int, record: Rows) -> Rows:
