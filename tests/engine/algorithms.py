@@ -75,6 +75,7 @@ def _regression_rows() -> Rows:
 def _dpvi(name: str, target: Target, rows: Rows, **chosen) -> Case:
     own = {"learning_rate": 0.01, "full_curvature": False, "clip_norm": 0.5} | chosen
 
+    @cache
     def assembled(design: Design) -> Run:
         settings = Settings(steps=design.steps, sampling_rate=design.rate, **own)
         mechanism = design.mechanism(settings.clip_norm)
@@ -110,11 +111,8 @@ def _dpvi_cases() -> list[Case]:
 
 
 def _dpvi_of_a_mixture() -> Case:
-    columns = (
-        Column(name="town", kind="category", categories=("x", "y", "z")),
-        Column(name="visits", kind="count", bounds=(0, 20), mean=2, sd=2),
-    )
-    bound = bind_model("mixture(2)", Schema(columns))
+    column = Column(name="town", kind="category", categories=("x", "y", "z"))
+    bound = bind_model("mixture(2)", Schema((column,)))
     rows = bound.view.simulate(np.random.default_rng(0), COUNT)
     return _dpvi("of a mixture", bound.target, rows, rule="aligned")
 
@@ -131,6 +129,7 @@ def _dpvi_of_a_network(rows: Rows) -> Case:
 
 
 def _dpsep(name: str, site: Site, rows: Rows, natural: bool = False) -> Case:
+    @cache
     def assembled(design: Design) -> Run:
         settings = SepSettings(
             bounds=Bounds(0.7, 1.3, 0.4),
@@ -163,6 +162,7 @@ def _dpsep_cases() -> list[Case]:
 
 
 def _dp_em() -> Case:
+    @cache
     def assembled(design: Design) -> Run:
         start = np.array([[0.5, 0.2], [-0.6, 0.1]], np.float32)
         mechanism = design.mechanism(2**0.5)

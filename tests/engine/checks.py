@@ -114,7 +114,8 @@ def one_record_moves_a_release_by_at_most_the_clip_norm(
     points, included = int(run.numbers.grid.points), parts.included
     by_itself = [(included[:, place] & (included.sum(axis=1) == 1)) for place in range(COUNT)]
     own: list[np.ndarray] = []
-    for rows in (case.rows, *adversaries(case.rows)):
+    tables = [case.rows, *adversaries(case.rows)]
+    for rows in tables if factor == 1 else tables[:3]:
         found = look(run, rows, seed).released - parts.noise
         contributions = np.array([found[steps][0] for steps in by_itself])
         assert np.array_equal(found, included @ contributions), "a record moves more than itself"
@@ -123,8 +124,8 @@ def one_record_moves_a_release_by_at_most_the_clip_norm(
     assert max((every**2).sum(axis=1)) <= points**2, "one record more moves the sum too much"
     between = every[:, None] - every[None]
     assert (between**2).sum(axis=-1).max() <= (2 * points) ** 2, "a replacement moves it too much"
-    # Else the bound would not have been tried.
-    assert (every**2).sum(axis=1).max() > (0.8 * points) ** 2, "no record comes near the clip norm"
+    reached = (every**2).sum(axis=1).max() > (0.99 * points) ** 2
+    assert reached or factor == 1, "the bound has not been tried"
 
 
 def adversaries(rows: Rows) -> Iterator[Rows]:
@@ -245,11 +246,11 @@ def shapes_follow_the_public_count(case: Case, label: str = "") -> None:
         return Finished(state, np.zeros(1))
 
     shapes = []
-    for count in (1, 5, 8, 12):
+    for count in (1, 8, 12):
         seen.clear()
         with (
             mock.patch("noisewise.engine.run._run_chunk", look),
-            mock.patch("noisewise.engine.run._CHUNK_NUMBERS", 100),
+            mock.patch("noisewise.engine.run._CHUNK_NUMBERS", 200),
         ):
             found = run_secure(run, PrivateRows(filled(case.rows, 1.0, count)), insecure_seed=0)
         assert len(seen) > 4, "chunks are not cut short"
@@ -263,7 +264,7 @@ def crowds_are_counted_in_full(case: Case, seed: int, parts: Parts, label: str =
     records = {name: np.repeat(column[:1], CROWD, axis=0) for name, column in case.rows.items()}
     one = parts.contributions[0]
     for rate in (RATE, 0.001):
-        run = watched(case, Design(rate=rate), label=label)
+        run = watched(case, Design(rate=rate), label=label, moveless=True)
         noise = secure(run, silent(case.rows, CROWD), seed).released
         found = secure(run, records, seed).released - noise
         sizes = found @ one // (one @ one)
@@ -277,16 +278,16 @@ def every_check(case: Case, seed: int, label: str = "") -> Iterator[Callable[[],
     parts = releases_are_sums_of_the_records_own_contributions(secure, run, case, seed)
     yield lambda: noise_has_the_right_law(run, parts)
     yield lambda: batches_are_poisson(run, parts)
+    yield lambda: shapes_follow_the_public_count(case, label)
+    yield lambda: only_seeded_runs_repeat(case, seed, label)
+    yield lambda: keys_come_from_the_operating_system(case, seed, label)
+    yield lambda: noise_and_batches_come_from_aes(case, seed, label)
     for factor in (1.0, 1e4):
         yield lambda factor=factor: one_record_moves_a_release_by_at_most_the_clip_norm(
             secure, case, seed, parts, factor, label
         )
-    yield lambda: the_state_follows_from_what_was_released(case, seed, label)
     yield lambda: nobody_shows_before_he_is_drawn(case, seed, parts, label)
-    yield lambda: only_seeded_runs_repeat(case, seed, label)
-    yield lambda: keys_come_from_the_operating_system(case, seed, label)
-    yield lambda: noise_and_batches_come_from_aes(case, seed, label)
-    yield lambda: shapes_follow_the_public_count(case, label)
+    yield lambda: the_state_follows_from_what_was_released(case, seed, label)
     if case.name in REPRESENTATIVES:
         yield lambda: crowds_are_counted_in_full(case, seed, parts, label)
 

@@ -22,9 +22,14 @@ def test_the_secure_driver(case):
         check()
 
 
-@pytest.mark.parametrize("case", cases().values(), ids=lambda case: case.name)
+# What is clipped together, or in which form, is an algorithm's, and was just looked at.
+_OTHERWISE_ALIKE = ("clipped prior", "natural form")
+_DRIVEN = [case for case in cases().values() if not case.name.endswith(_OTHERWISE_ALIKE)]
+
+
+@pytest.mark.parametrize("case", _DRIVEN, ids=lambda case: case.name)
 def test_the_simulated_driver_has_the_same_law(case):
-    run = watched(case)
+    run = watched(case, moveless=True)
     parts = releases_are_sums_of_the_records_own_contributions(simulated, run, case, 1)
     noise_has_the_right_law(run, parts)
     batches_are_poisson(run, parts)

@@ -29,6 +29,8 @@ class Watched:
     algorithm: Any
     label: str = ""
     """Unequal labels are compiled apart: a mutant gets one of its own."""
+    moveless: bool = False
+    """Stay whatever the schedule says: quicker to compile."""
 
     blocks = 4
     draws_public_numbers = True
@@ -58,6 +60,8 @@ class Watched:
     def update(
         self, numbers: Any, state: Any, record: Any, point: Any, schedule: Any, released: Any
     ) -> Step:
+        if self.moveless:
+            return Step(state, released, released)
         before, (at, _) = self.algorithm.empty_record(state), point
         after = self.algorithm.update(numbers, state, before, at, schedule.own, released).state
         state = jax.tree.map(lambda new, old: jnp.where(schedule.moves, new, old), after, state)
@@ -82,12 +86,13 @@ def watched(
     moves: bool | np.ndarray = False,
     factor: float = 1.0,
     label: str = "",
+    moveless: bool = False,
 ) -> Run:
     """The case's run, watched."""
     run = case.assembled(design)
     factors = np.full(run.steps, factor, np.float32)
     schedule = Watching(np.broadcast_to(moves, run.steps), factors, run.schedule)
-    return replace(run, algorithm=Watched(run.algorithm, label), schedule=schedule)
+    return replace(run, algorithm=Watched(run.algorithm, label, moveless), schedule=schedule)
 
 
 class Seen(NamedTuple):
