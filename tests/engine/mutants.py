@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -34,29 +35,35 @@ def in_the_engine(mutant: Mutant) -> Iterator[None]:
 # -- the driver's own --------------------------------------------------------------------------
 
 
-def chunks_by_the_true_count() -> AbstractContextManager:
-    """Memory is shared out by the number of records there are."""
-    original, counts = driver._pieces, []
+@contextmanager
+def _knowing_the_true_count(change: Callable[[list[int]], dict[str, Any]]) -> Iterator[None]:
+    """The driver with functions that know how many records there are: the last of a list."""
+    counts: list[int] = []
 
     class Source(SecureSource):
         def __init__(self, true_count: int, *rest: Any) -> None:
             super().__init__(true_count, *rest)
             counts.append(true_count)
 
-    both = mock.patch.multiple(
-        driver, SecureSource=Source, _pieces=lambda run, _: original(run, max(1, counts[-1]))
+    with mock.patch.multiple(driver, SecureSource=Source, **change(counts)):
+        yield
+
+
+def chunks_by_the_true_count() -> AbstractContextManager:
+    """Memory is shared out by the number of records there are."""
+    original = driver._pieces
+    return _knowing_the_true_count(
+        lambda counts: {"_pieces": lambda run, _: original(run, max(1, counts[-1]))}
     )
-    return both
 
 
 def _patched_chunk(change: Callable) -> AbstractContextManager:
     original = driver._run_chunk
 
-    def run_chunk(run: Any, rows: Any, *rest: Any) -> Any:
-        count = len(jax.tree.leaves(rows)[0])
-        return original(replace(run, numbers=change(run.numbers, count)), rows, *rest)
+    def run_chunk(counts: list[int], run: Any, *rest: Any) -> Any:
+        return original(replace(run, numbers=change(run.numbers, counts[-1])), *rest)
 
-    return mock.patch.object(driver, "_run_chunk", run_chunk)
+    return _knowing_the_true_count(lambda counts: {"_run_chunk": partial(run_chunk, counts)})
 
 
 def grid_by_the_true_count() -> AbstractContextManager:
@@ -70,7 +77,7 @@ def grid_by_the_true_count() -> AbstractContextManager:
 
 def normalising_by_the_true_count() -> AbstractContextManager:
     """Means are sums over the number of records there are."""
-    return _patched_chunk(lambda numbers, count: numbers._replace(public_count=float(count)))
+    return _patched_chunk(lambda numbers, count: numbers._replace(public_count=count + 0.5))
 
 
 def _patched_step(change: Callable) -> AbstractContextManager:

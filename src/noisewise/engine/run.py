@@ -33,6 +33,7 @@ __all__ = ["Finished", "block_length", "device_source", "run_secure", "run_simul
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
 _WORKERS = 4
+_LEAST_ROOM = 32
 
 
 class Finished(NamedTuple):
@@ -122,11 +123,11 @@ def run_secure(
 
 
 def _gatherable(column: Any) -> Array:
-    """The column on the device, with room for two records at least: one that is not there is never
+    """The column on the device, with room for a few records: those that are not there are never
     drawn. An empty axis cannot be gathered from, and from one of length one XLA does not gather, so
     that the program, and the low bits of its results, would be other ones."""
     found = jnp.asarray(column)
-    missing = max(0, 2 - len(found))
+    missing = max(0, _LEAST_ROOM - len(found))
     return jnp.pad(found, [(0, missing)] + [(0, 0)] * (found.ndim - 1)) if missing else found
 
 
