@@ -117,7 +117,7 @@ def report(
 def verify(
     folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
 ) -> None:
-    """Recompute a saved result's epsilon from its ledger; exits with 1 if the claim fails."""
+    """Recompute a saved result's epsilon from its releases; exits with 1 if the claim fails."""
     with one_line_errors():
         from noisewise.result import Result
 

@@ -49,7 +49,7 @@ class SepDesign(NamedTuple):
     """How DP-SEP will fit a regression: nothing of it from rows."""
 
     regression: SepRegression
-    phases: tuple[Phase, ...]
+    phases: tuple[Phase[GlmSite], ...]
     initial: np.ndarray
 
 

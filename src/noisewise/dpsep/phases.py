@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,10 +40,13 @@ __all__ = [
 ]
 
 
-class Phase(NamedTuple):
+_Site = TypeVar("_Site", bound=Site, covariant=True)
+
+
+class Phase(NamedTuple, Generic[_Site]):
     """A site and how it is run."""
 
-    site: Site
+    site: _Site
     settings: SepSettings
 
     @property
@@ -53,14 +56,16 @@ class Phase(NamedTuple):
 
 
 def phase_mechanisms(
-    phases: Sequence[Phase], budget: Budget, others: tuple[Release, ...] = ()
+    phases: Sequence[Phase[Site]], budget: Budget, others: tuple[Release, ...] = ()
 ) -> tuple[Mechanism, ...]:
     """The phases' mechanisms with the least noise that keeps all of them, and ``others``, within
     the budget."""
     return calibrate_phases([phase.mechanism for phase in phases], budget, others)
 
 
-def assemble(phase: Phase, mechanism: Mechanism | None, public_count: int, initial: Any) -> Run:
+def assemble(
+    phase: Phase[Site], mechanism: Mechanism | None, public_count: int, initial: Any
+) -> Run:
     """One phase ready to run from a public ``initial`` mean; no mechanism: no privacy."""
     site, settings = phase
     algorithm = DpSep(site, clip=mechanism is not None or math.isfinite(max(settings.bounds)))
@@ -89,7 +94,7 @@ def assemble(phase: Phase, mechanism: Mechanism | None, public_count: int, initi
     )
 
 
-def _check(mechanism: Mechanism, phase: Phase) -> None:
+def _check(mechanism: Mechanism, phase: Phase[Site]) -> None:
     """The mechanism must account what the settings release."""
     settings, right = phase.settings, phase.mechanism
     for name in ("clip_norm", "sampling_rate", "steps"):
@@ -104,7 +109,7 @@ def _check(mechanism: Mechanism, phase: Phase) -> None:
 
 
 def assemble_phases(
-    phases: Sequence[Phase], mechanisms: Sequence[Mechanism], public_count: int, initial: Any
+    phases: Sequence[Phase[Site]], mechanisms: Sequence[Mechanism], public_count: int, initial: Any
 ) -> list[Run]:
     """All phases ready to run; the first starts at ``initial``, the others where the last ended."""
     pairs = zip(phases, mechanisms, strict=True)

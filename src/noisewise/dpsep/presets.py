@@ -36,7 +36,7 @@ _ROWS_PER_UNIT = 100
 _LEAST_UNITS = 5
 
 
-def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Phase, ...]:
+def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Phase[GlmSite], ...]:
     """One phase for a generalised linear model; ``design`` has made-up or public covariates.
 
     A record's gradient is |x| times its residual, which is at most one in a logistic regression and
@@ -75,7 +75,9 @@ def network_units(rows: int, epsilon: float, most: int = 50) -> int:
     return max(_LEAST_UNITS, min(most, round(rows * epsilon / _ROWS_PER_UNIT)))
 
 
-def network_phases(inputs: int, hidden: int = 50, epochs: int = 100) -> tuple[Phase, ...]:
+def network_phases(
+    inputs: int, hidden: int = 50, epochs: int = 100
+) -> tuple[Phase[NetworkSite], ...]:
     """One phase for a network whose inputs were whitened and whose target has an sd of about
     `NETWORK_TARGET_SD`.
 
@@ -101,7 +103,7 @@ def network_phases(inputs: int, hidden: int = 50, epochs: int = 100) -> tuple[Ph
 
 def network_reference(
     inputs: int, hidden: int = 50, epochs: int = 40, bounds: Bounds | None = None
-) -> Phase:
+) -> Phase[NetworkSite]:
     """SEP of the same network without privacy, for `fit_unsafe` with a key; ``bounds`` clip it.
 
     A step takes a 300th of the records and moves a 300th of the way, so that an epoch does what one
@@ -128,7 +130,7 @@ def network_reference(
 
 def mixture_phases(
     components: int, width: int, sd: float, prior_sd: float = 1.0, epochs: int = 50
-) -> tuple[Phase, ...]:
+) -> tuple[Phase[MixtureSite], ...]:
     """Three phases for a mixture: components 2.4 sds wide, then 1.6, then as they are.
 
     Bounds follow from the model: a record's centred gradient is about sqrt(width)/sd long, its
@@ -137,7 +139,9 @@ def mixture_phases(
     root = width**0.5
     steps = 20 * epochs
 
-    def phase(factor: float, share: float, rate: float, slow: float, natural: float) -> Phase:
+    def phase(
+        factor: float, share: float, rate: float, slow: float, natural: float
+    ) -> Phase[MixtureSite]:
         wide = factor * sd
         count = round(share * steps)
         settings = SepSettings(

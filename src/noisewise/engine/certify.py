@@ -51,6 +51,7 @@ def certify(
     public_sample: PublicSample | None = None,
     insecure_seed: int | None = None,
     not_private_because: tuple[str, ...] = (),
+    more: dict[str, str] | None = None,
 ) -> Certificate:
     """The certificate of what was released.
 
@@ -62,6 +63,7 @@ def certify(
         public_sample: Rows of other people that covariates were simulated from.
         insecure_seed: The seed, if the noise came from one: whoever knows it can undo the noise.
         not_private_because: Whatever else voids the guarantee.
+        more: Further sources, such as what was bought about covariates.
     """
     secure = insecure_seed is None
     counted = () if isinstance(count, str) else count.releases
@@ -77,6 +79,7 @@ def certify(
         sources["covariates for simulation"] = (
             f"a sample of {len(public_sample)} rows, {public_sample.fingerprint()}, declared public"
         )
+    sources |= more or {}
     reasons = not_private_because
     if not secure:
         reasons = (

@@ -33,6 +33,7 @@ def fit(
     plan: Plan | Settings | None = None,
     steps: int | None = None,
     public_sample: PublicSample | None = None,
+    covariate_share: float | None = None,
     method: str = "dpvi",
     posterior: str | None = None,
     draws: int = 4000,
@@ -57,6 +58,11 @@ def fit(
         steps: How many, where there is no plan; 4000 unless given, of DP-SEP 400, of a network 800.
         public_sample: Rows of other people that simulated covariates are taken from, in place of
             the schema.
+        covariate_share: Share of the budget (in squared signal-to-noise) that buys a noisy
+            description of the covariates, so that simulated ones are like the data's: a tenth
+            unless given, nothing for models without covariates or with a ``public_sample``. With 0
+            they are simulated from the schema alone, and error bars hold only as far as it
+            describes them.
         method: ``"dpvi"``, or ``"dp-sep"``: stochastic expectation propagation, for linear,
             logistic and probit regressions and networks. A network can only be fitted so.
         posterior: How a DPVI trace is read, by default the noise-aware way. For a mixture it is
@@ -87,6 +93,7 @@ def fit(
         budget=budget,
         draws=draws,
         steps=steps,
+        covariate_share=covariate_share,
         public_sample=public_sample,
         insecure_seed=insecure_seed,
         progress=progress,
@@ -124,6 +131,7 @@ def _fit(job: Job, method: Method) -> Result:
         count=count,
         public_sample=job.public_sample,
         insecure_seed=job.insecure_seed,
+        more=dict(prepared.sources),
     )
     rng = np.random.default_rng(job.insecure_seed)
     reading = method.posterior(job, prepared, finished, rng)
@@ -137,6 +145,7 @@ def _fit(job: Job, method: Method) -> Result:
         burn_in=reading.burn_in,
         coordinates=job.bound.coordinates,
         nuisance=reading.nuisance,
+        notes=prepared.notes,
     )
 
 

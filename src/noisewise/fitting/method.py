@@ -29,6 +29,8 @@ class Job:
     budget: Budget
     draws: int
     steps: int | None
+    covariate_share: float | None
+    """Share of the budget for the covariates' shape; None is the default."""
     public_sample: PublicSample | None
     insecure_seed: int | None
     progress: Callable[[int, int], None] | None
@@ -46,6 +48,12 @@ class Prepared:
     source: str
     """Where clip norms and settings come from, for the certificate."""
     public_count: int
+    covariates: tuple[BoundModel, ...] = ()
+    """The model with its covariates as far as they are known; see `fitting.covariates`."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """What else the certificate says."""
+    notes: tuple[str, ...] = ()
+    """What the fit found that contradicts what was declared, in words."""
     details: Any = None
     """What the method itself needs again when it reads the posterior."""
 

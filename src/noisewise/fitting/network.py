@@ -78,14 +78,14 @@ class NetworkSep:
         others = (*_purchases(job), *count_cost(job.table.schema.rows, job.budget))
         phases = _phases(job)
         mechanisms = phase_mechanisms(phases, job.budget, others)
-        assemble_phases(phases, mechanisms, nominal_count(job.table), _site(phases).start(0))
+        assemble_phases(phases, mechanisms, nominal_count(job.table), phases[-1].site.start(0))
 
     def prepare(self, job: Job, count: PublicCount) -> Prepared:
         """Buy the inputs' whitening and, where it is not declared, the target's scale."""
         phases, bought = _phases(job), _purchases(job)
         scales = _buy_scales(job, count.value)
         mechanisms = phase_mechanisms(phases, job.budget, (*bought, *count.releases))
-        initial = _site(phases).start(job.insecure_seed or 0)
+        initial = phases[-1].site.start(job.insecure_seed or 0)
         declared = "as declared" if _declared(job.bound) else "by those, too"
         return Prepared(
             runs=assemble_phases(phases, mechanisms, count.value, initial),
@@ -143,17 +143,11 @@ def _latents(
     return {"noise": noise, "first": first.reshape(len(theta), hidden, -1), "last": last}
 
 
-def _phases(job: Job) -> tuple[Phase, ...]:
+def _phases(job: Job) -> tuple[Phase[NetworkSite], ...]:
     assert isinstance(job.bound.model, Network)
     assert job.bound.view.encoder is not None
     epochs = _EPOCHS if job.steps is None else -(-job.steps // EPOCH_STEPS)
     return network_phases(len(job.bound.view.encoder.names) - 1, job.bound.model.hidden, epochs)
-
-
-def _site(phases: Sequence[Phase]) -> NetworkSite:
-    site = phases[-1].site
-    assert isinstance(site, NetworkSite)
-    return site
 
 
 def _target_column(bound: BoundModel) -> Column | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import PublicSample, Schema
+from noisewise.data import PublicSample, Rows, Schema
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
 from noisewise.models.named import named_model
@@ -57,6 +57,12 @@ class BoundModel:
         """Whether simulated records are like real ones, up to the model: it takes no covariates,
         or all of them come from a public sample."""
         return self.view.covers(self.target.generated)
+
+    def with_covariates(self, columns: Rows) -> BoundModel:
+        """The same model with simulated covariates taken from these rows, which are public."""
+        found = replace(self, view=replace(self.view, sample=columns))
+        found.__dict__["target"] = self.target  # the model is the same: nothing to look at again
+        return found
 
     def require(self, capability: str, purpose: str, instead: str) -> None:
         """Refuse, in one line, what the model cannot do.

@@ -56,7 +56,8 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
     # Ready-made models have closed forms; any other may name a `Target` of its own.
-    kind = _CLOSED_FORMS.get(type(model), getattr(model, "target_type", Target))
+    known = (_CLOSED_FORMS[kind] for kind in type(model).__mro__ if kind in _CLOSED_FORMS)
+    kind = next(known, getattr(model, "target_type", Target))
     target = kind(model, layout, example)
     # One compilation instead of one for every operation.
     prior = jax.jit(lambda key: target.log_prior(target.sample_prior(key, 1)[0]))

@@ -3,10 +3,11 @@
 from noisewise.planning.first_guess import STEPS, first_guess, summarise
 from noisewise.planning.forecast import Forecast, PlanError
 from noisewise.planning.mixture_guess import mixture_guess
-from noisewise.planning.plan import SIMULATED, Plan, guess_settings, plan
+from noisewise.planning.plan import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings, plan
 
 __all__ = [
     "SIMULATED",
+    "SIMULATED_BOUGHT",
     "STEPS",
     "Forecast",
     "Plan",

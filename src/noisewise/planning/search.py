@@ -42,6 +42,8 @@ class SearchContext(NamedTuple):
 class Trial(NamedTuple):
     """A design, and what simulated fits said of it."""
 
+    choices: dict[str, float]
+    """Options of `design` that made it."""
     settings: Settings
     scores: Scores
     z: np.ndarray
@@ -68,10 +70,12 @@ def search(
 
     All designs see the same simulated tables, so that they are compared and not the tables.
     """
-    options = _options(context.bound.target, context.summary, steps)
+    target, summary = context.bound.target, context.summary
+    options = _options(target, summary, steps)
     best: Trial | None = None
-    for place, settings in enumerate(options):
-        trial = _try(context, settings, range(fits))
+    for place, choices in enumerate(options):
+        settings = design(target, summary, steps=steps, **choices)
+        trial = _try(context, settings, range(fits))._replace(choices=choices)
         if best is None or trial.merit < best.merit:
             best = trial
         if progress is not None:
@@ -116,19 +120,19 @@ def _corrections(trial: Trial, suspected: np.ndarray) -> np.ndarray:
     return np.where(suspected & (np.abs(estimates) > sigmas * errors), estimates, 0.0)
 
 
-def _options(target: Target, summary: PriorPredictiveSummary, steps: int) -> list[Settings]:
+def _options(target: Target, summary: PriorPredictiveSummary, steps: int) -> list[dict[str, float]]:
     """Designs in the order in which they are tried: the guess, a longer approach, and around it."""
     guess = design(target, summary, steps=steps)
     constants = (guess.contraction_rate or 0.0) * steps
     # Simulated tables cannot tell what tight clipping does to covariates unlike the schema's.
     tighter = 0.7 if summary.simulable else 1.0
-    around = (
+    return [
+        {},
         {"caution": 1.5},
         {"clip_factor": tighter, "time_constants": max(constants * 1.5, 40.0)},
         {"clip_factor": tighter, "time_constants": max(constants / 2, 20.0)},
         {"clip_factor": 1.5},
-    )
-    return [guess, *(design(target, summary, steps=steps, **other) for other in around)]
+    ]
 
 
 def _try(context: SearchContext, settings: Settings, numbers: range) -> Trial:
@@ -140,6 +144,7 @@ def _try(context: SearchContext, settings: Settings, numbers: range) -> Trial:
     with np.errstate(all="ignore"):
         z = (fits.draws.mean(1) - fits.truth) / fits.draws.std(1)
     return Trial(
+        choices={},
         settings=settings,
         scores=scores,
         z=z,

@@ -1,17 +1,33 @@
 """Whole private fits on simulated tables: what plans, coverage and studies are made of."""
 
 from noisewise.trials.designs import Design, DpviTrial, SepTrial, dpvi_trial, sep_trial
+from noisewise.trials.fits import (
+    Fit,
+    Fitted,
+    fit_function,
+    fit_table,
+    fit_with_steps,
+    noise_multipliers,
+    target_for,
+)
 from noisewise.trials.reference import reference_rows
 from noisewise.trials.simulator import SimulatedFits, Simulator, simulator
 
 __all__ = [
     "Design",
     "DpviTrial",
+    "Fit",
+    "Fitted",
     "SepTrial",
     "SimulatedFits",
     "Simulator",
     "dpvi_trial",
+    "fit_function",
+    "fit_table",
+    "fit_with_steps",
+    "noise_multipliers",
     "reference_rows",
     "sep_trial",
     "simulator",
+    "target_for",
 ]

@@ -26,7 +26,7 @@ from noisewise.posterior import (
     SepTrace,
     Status,
     default_method,
-    infer_many,
+    infer_pooled,
     read_sep,
     sep_status,
 )
@@ -107,6 +107,8 @@ class DpviTrial:
     run: Run
     public_count: int
     posterior: str | None = None
+    covariates: tuple[BoundModel, ...] = ()
+    """The model with its covariates as far as a fit knows them; none are the model's own."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -127,11 +129,12 @@ class DpviTrial:
         posterior: str | None = None,
     ) -> list[SimulatedPosterior]:
         """See `Design.read`."""
-        reference = reference_rows(self.bound, self.public_count)
-        outcomes = infer_many(
+        known = self.covariates or (self.bound,)
+        references = [reference_rows(one, self.public_count) for one in known]
+        outcomes = infer_pooled(
             posterior or self.posterior or default_method(self.settings),
             [Trace(BlockSums(*sums), last) for sums, last in released],
-            FitContext.of(self.run, self.settings, reference),
+            [FitContext.of(self.run, self.settings, one) for one in references],
             draws,
             rngs,
             side_by_side=width,

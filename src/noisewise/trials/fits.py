@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpvi import (
-    Assembly,
-    BlockSums,
-    Program,
-    Setting,
-    Settings,
-    Trace,
-    assemble,
-    run_secure,
-    run_simulated,
-)
-from noisewise.mechanism import Budget, DeviceSource, Mechanism
-from noisewise.mechanism.accounting import calibrate
-from noisewise.models import Rows, Target, build_target
+from noisewise.data import PrivateRows, Rows
+from noisewise.dpvi import BLOCKS, BlockSums, Settings, Trace, assemble, trace_of
+from noisewise.engine import Run, block_length, device_source, run_secure, run_simulated
+from noisewise.mechanism import Budget, calibrate
+from noisewise.models import Target, build_target
+
+if TYPE_CHECKING:
+    from jax import Array
 
 __all__ = [
     "Fit",
@@ -42,7 +36,6 @@ __all__ = [
     "target_for",
 ]
 
-_SHAPING = ("rule", "guide", "guide_draws", "sampling_rate", "clip_prior", "optimiser")
 _GROUP_FLOATS = 2**30
 """Most numbers of all batches and gradients that a GPU holds at once."""
 _SHAPE_ROWS = 4
@@ -63,7 +56,7 @@ class Fitted(NamedTuple):
     """What a fit released, and what a posterior needs to read it."""
 
     trace: Trace
-    assembly: Assembly
+    run: Run
 
 
 def target_for(model: Callable[..., Any], rows: Rows) -> Target:
@@ -99,40 +92,29 @@ def fit_table(
     is looked at. On a CPU each runs alone and stops at its end.
 
     Args:
-        target: the model.
-        rows: the table, as the model's arguments.
-        fits: what to fit. Settings may differ in numbers, not in rule, guide or optimiser.
-        block_steps: steps in a block of the traces; by default a hundredth of the first fit's.
+        target: The model.
+        rows: The table, as the model's arguments.
+        fits: What to fit. Settings may differ in numbers, not in rule, guide or optimiser.
+        block_steps: Steps in a block of the traces; by default a hundredth of the first fit's.
     """
-    _check_alike(fits)
-    ready = [_assembled(target, fit.settings, fit.noise_multiplier, _count(rows)) for fit in fits]
-    program, frame = ready[0].program, ready[0].frame
-    source = DeviceSource(_count(rows), fits[0].settings.sampling_rate, program.passes)
-    table = target.prepare(rows, frame)
-    length = block_steps or ready[0].block_schedule().shape[1]
-    schedules = [_in_blocks(one.schedule, length) for one in ready]
-    initial = np.stack([one.initial for one in ready]).astype(np.float32)
-    for place, fit in enumerate(fits):
-        if fit.start is not None:
-            initial[place, : target.dim] = frame.from_model(jnp.asarray(fit.start, jnp.float32))
-    found: dict[int, Fitted] = {}
-    for group in _groups([len(schedule) for schedule in schedules], program, rows):
-        longest = max(len(schedules[place]) for place in group)
-        blocks, last = jax.device_get(
-            _run_group(
-                program,
-                source,
-                _stacked([ready[place].setting for place in group]),
-                table,
-                jnp.asarray(initial[group]),
-                jnp.stack([_padded(schedules[place], longest) for place in group]),
-                jnp.stack([fits[place].key for place in group]),
-            )
+    runs = [_assembled(target, fit, _count(rows)) for fit in fits]
+    if any((run.algorithm, run.passes) != (runs[0].algorithm, runs[0].passes) for run in runs):
+        raise NoisewiseError(
+            "fits of one table must have the same rule, guide, optimiser and sampling rate: fit "
+            "them in several calls"
         )
+    table = target.prepare(rows, runs[0].numbers.constants.frame)
+    length = block_steps or block_length(runs[0])
+    found: dict[int, Fitted] = {}
+    for group in _groups([run.steps // length for run in runs], runs[0], rows):
+        longest = max(runs[place].steps for place in group)
+        stacked = _stacked([_padded(runs[place], longest) for place in group])
+        keys = jnp.stack([fits[place].key for place in group])
+        blocks, last = jax.device_get(_run_group(stacked, table, keys, length))
         for number, place in enumerate(group):
             sums = BlockSums(*(part[number] for part in blocks))
-            trace = _cut(sums, last[number], len(schedules[place]))
-            found[place] = Fitted(trace, ready[place])
+            trace = _cut(sums, last[number], runs[place].steps // length)
+            found[place] = Fitted(trace, runs[place])
     return [found[place] for place in range(len(fits))]
 
 
@@ -142,48 +124,39 @@ def fit_with_steps(
     """One fit by the driver that real tables get, with every step in its trace.
 
     Args:
-        target: the model.
-        rows: the table, as the model's arguments.
-        settings: of the fit.
-        noise_multiplier: in units of the clip norm.
-        seed: of batches and noise, which makes them insecure.
+        target: The model.
+        rows: The table, as the model's arguments.
+        settings: Of the fit.
+        noise_multiplier: In units of the clip norm.
+        seed: Of batches and noise, which makes them insecure.
     """
-    count = _count(rows)
-    ready = _assembled(target, settings, noise_multiplier, count)
-    trace = run_secure(
-        ready.program,
-        ready.setting,
-        target.prepare(rows, ready.frame),
-        count,
-        ready.initial,
-        ready.schedule,
-        insecure_seed=seed,
-        keep_steps=True,
-    )
-    return Fitted(trace, ready)
+    mechanism = replace(settings.mechanism(), noise_multiplier=noise_multiplier)
+    run = assemble(settings, target, mechanism, _count(rows), keep_steps=True)
+    table = PrivateRows(target.prepare(rows, run.numbers.constants.frame))
+    return Fitted(trace_of(run_secure(run, table, insecure_seed=seed), BLOCKS), run)
 
 
 def fit_function(
-    target: Target, settings: Settings, noise_multiplier: float, row_count: int
+    target: Target, settings: Settings, noise_multiplier: float, count: int
 ) -> Callable[[Rows, Array, Array], BlockSums]:
     """A fit as a function of rows, initial parameters and key, to be mapped over tables by JAX.
 
     Args:
-        target: the model.
-        settings: of the fit, in the model's own coordinates.
-        noise_multiplier: in units of the clip norm.
-        row_count: rows of every table.
+        target: The model.
+        settings: Of the fit, in the model's own coordinates.
+        noise_multiplier: In units of the clip norm.
+        count: Rows of every table.
     """
-    ready = _assembled(target, settings, noise_multiplier, row_count)
-    source = DeviceSource(row_count, settings.sampling_rate, ready.program.passes)
-    schedule = jnp.asarray(ready.block_schedule())
+    mechanism = replace(settings.mechanism(), noise_multiplier=noise_multiplier)
+    run = assemble(settings, target, mechanism, count)
+    source = device_source(run, count)
 
     def fit(rows: Rows, initial: Array, key: Array) -> BlockSums:
-        table = target.prepare(rows, ready.frame)
-        blocks, _ = run_simulated(
-            ready.program, ready.setting, source, table, initial, schedule, key
-        )
-        return blocks
+        table = target.prepare(rows, run.numbers.constants.frame)
+        sums: BlockSums = run_simulated(
+            run.starting_at(initial), source, table, key, block_length(run)
+        ).records
+        return sums
 
     return fit
 
@@ -192,55 +165,36 @@ def _count(rows: Rows) -> int:
     return len(next(iter(rows.values())))
 
 
-def _check_alike(fits: Sequence[Fit]) -> None:
-    for name in _SHAPING:
-        found = {getattr(fit.settings, name) for fit in fits}
-        if len(found) > 1:
-            raise NoisewiseError(
-                f"fits of one table must have the same {name}, got "
-                f"{', '.join(sorted(map(str, found)))}: fit them in two calls"
-            )
+def _assembled(target: Target, fit: Fit, count: int) -> Run:
+    mechanism = replace(fit.settings.mechanism(), noise_multiplier=fit.noise_multiplier)
+    run = assemble(fit.settings, target, mechanism, count)
+    if fit.start is None:
+        return run
+    start, frame = np.array(run.start), run.numbers.constants.frame
+    start[: target.dim] = frame.from_model(jnp.asarray(fit.start, jnp.float32))
+    return run.starting_at(start)
 
 
-def _assembled(
-    target: Target, settings: Settings, noise_multiplier: float, row_count: int
-) -> Assembly:
-    mechanism = Mechanism(
-        clip_norm=settings.clip_norm,
-        sampling_rate=settings.sampling_rate,
-        steps=settings.steps,
-        noise_multiplier=noise_multiplier,
-    )
-    return assemble(settings, target, mechanism, row_count, row_count)
+def _padded(run: Run, steps: int) -> Run:
+    """As many steps as the longest fit of the group has."""
+    more = steps - run.steps
+    return replace(run, schedule=np.pad(run.schedule, (0, more), constant_values=1))
 
 
-def _in_blocks(schedule: np.ndarray, length: int) -> np.ndarray:
-    """A row for each block; steps that fill no block are left out."""
-    return schedule[: length * (len(schedule) // length)].reshape(-1, length)
-
-
-def _padded(schedule: np.ndarray, blocks: int) -> Array:
-    """As many blocks as the longest fit of the group has."""
-    more = blocks - len(schedule)
-    return jnp.asarray(np.pad(schedule, ((0, more), (0, 0)), constant_values=1))
-
-
-def _groups(lengths: list[int], program: Program, rows: Rows) -> list[list[int]]:
+def _groups(lengths: list[int], run: Run, rows: Rows) -> list[list[int]]:
     """Which fits run together: those of about a length, the longest alone, so that few steps are
     thrown away and few programs compiled; on a CPU each by itself."""
     if jax.default_backend() == "cpu":
         return [[place] for place in range(len(lengths))]
     width = sum(int(np.prod(np.shape(column)[1:], dtype=int)) for column in rows.values())
-    most = max(1, _GROUP_FLOATS // (program.passes.size * (width + 4 * program.rule.released)))
+    most = max(1, _GROUP_FLOATS // (run.passes.size * (width + 4 * run.algorithm.released)))
     classes = np.ceil(np.log2(max(lengths) / np.array(lengths)) / 2)
     alike = [np.flatnonzero(classes == one).tolist() for one in np.unique(classes)]
     return [some[first : first + most] for some in alike for first in range(0, len(some), most)]
 
 
-def _stacked(settings: list[Setting]) -> Setting:
-    found: Setting = jax.tree.map(
-        lambda *parts: jnp.stack([jnp.asarray(part) for part in parts]), *settings
-    )
+def _stacked(runs: list[Run]) -> Run:
+    found: Run = jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(p) for p in parts]), *runs)
     return found
 
 
@@ -251,18 +205,12 @@ def _cut(blocks: BlockSums, last: np.ndarray, length: int) -> Trace:
     return Trace(BlockSums(*(part[:length] for part in blocks)), last)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _run_group(
-    program: Program,
-    source: DeviceSource,
-    setting: Setting,
-    table: Rows,
-    initial: Array,
-    schedule: Array,
-    keys: Array,
-) -> tuple[BlockSums, Array]:
-    return jax.vmap(
-        lambda setting, initial, schedule, key: run_simulated(
-            program, setting, source, table, initial, schedule, key
-        )
-    )(setting, initial, schedule, keys)
+@partial(jax.jit, static_argnums=3)
+def _run_group(runs: Run, table: Rows, keys: Array, length: int) -> tuple[BlockSums, Array]:
+    """Runs side by side: their numbers, schedules and starts have a leading axis."""
+
+    def one(run: Run, key: Array) -> tuple[BlockSums, Array]:
+        found = run_simulated(run, device_source(run, _count(table)), table, key, length)
+        return found.records, found.state.parameters
+
+    return jax.vmap(one)(runs, keys)

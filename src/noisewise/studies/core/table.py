@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from noisewise.studies.core.study import (
     markdown_table,
 )
 
-__all__ = ["READINGS", "Cells", "Table", "TableResult", "table_cells", "table_parts"]
+__all__ = ["READINGS", "Table", "TableResult", "table_cells", "table_parts"]
 
 READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
@@ -38,16 +38,9 @@ def table_parts(options: Options) -> list[Part]:
     return [Part(group, str(place)) for group in groups for place in places]
 
 
-class Cells(NamedTuple):
-    """What a part of a table is."""
-
-    column: Column
-    methods: list[str]
-
-
-def table_cells(part: Part, options: Options) -> Cells:
-    """What `table_parts` put into the part."""
-    return Cells(options.columns[int(part.variant)], part.method.split("+"))
+def table_cells(part: Part, options: Options) -> tuple[Column, list[str]]:
+    """The column and the methods that `table_parts` put into the part."""
+    return options.columns[int(part.variant)], part.method.split("+")
 
 
 @dataclass(frozen=True, kw_only=True)

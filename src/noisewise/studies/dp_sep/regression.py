@@ -104,7 +104,7 @@ def _prepare(options: Options) -> _Prepared:
         # What is bought for the scaling, and the schedule, are the same for every table.
         bought = private_split(some, 0, budget, options.seed).releases
         phases = network_phases(some.X.shape[1], epochs=options.epochs)
-        noise[epsilon] = phase_mechanisms(phases, budget, bought)[0].noise
+        noise[epsilon] = phase_mechanisms(phases, budget, bought)[0].multiplier
     return _Prepared(tables, noise)
 
 

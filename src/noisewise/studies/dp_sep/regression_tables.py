@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._validate import NoisewiseError
+from noisewise.data import PrivateRows
 from noisewise.dpsep import buy_whitening, scale_by_bounds
 from noisewise.mechanism import Budget, Release
 
@@ -155,10 +156,14 @@ def private_split(table: RegressionTable, number: int, budget: Budget, seed: int
     train = table.train[number]
     X = scale_by_bounds(table.X, table.low[:-1], table.high[:-1])
     y = scale_by_bounds(table.y, table.low[-1], table.high[-1])[:, None]
-    rows = len(train)
-    inputs = buy_whitening(X[train], rows, budget, rounds=_INPUT_ROUNDS, insecure_seed=seed)
+    count = len(train)
+    some = PrivateRows({"X": X[train]})
+    inputs = buy_whitening(
+        some, X.shape[1], count, budget, rounds=_INPUT_ROUNDS, insecure_seed=seed
+    )
+    some = PrivateRows({"X": y[train]})
     target = buy_whitening(
-        y[train], rows, budget, rounds=_TARGET_ROUNDS, what="target", insecure_seed=seed
+        some, 1, count, budget, rounds=_TARGET_ROUNDS, what="target", insecure_seed=seed
     )
     middle = float(table.low[-1] + table.high[-1]) / 2
     step = float(table.high[-1] - table.low[-1]) / np.sqrt(12)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.data import Rows
 from noisewise.dpvi import Settings, Trace
-from noisewise.models import Rows
 from noisewise.models.glm import logistic
 from noisewise.posterior import average
 from noisewise.studies.core.adult import (
@@ -24,6 +24,7 @@ from noisewise.studies.core.study import Column, Options, Part
 from noisewise.studies.dpvim.common import (
     RATE,
     RULES,
+    SLOPE,
     Logistic,
     Noise,
     Optimum,
@@ -79,7 +80,7 @@ def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
 
     levels = fit_budgets(logistic(), prepared.rows, settings, options, prepared.noise, starts)
     errors = _error_lines(part.method, options, levels, prepared.optimum)
-    return errors + _noise_lines(part.method, options, levels, settings.slope_threshold)
+    return errors + _noise_lines(part.method, options, levels)
 
 
 def _error_lines(
@@ -95,11 +96,9 @@ def _error_lines(
     ]
 
 
-def _noise_lines(
-    rule: str, options: Options, levels: Sequence[Sequence[Trace]], threshold: float
-) -> list[Line]:
+def _noise_lines(rule: str, options: Options, levels: Sequence[Sequence[Trace]]) -> list[Line]:
     """Fig. 5b: sd of each converged tail against the sd of last iterates over repeats."""
-    errors = np.stack([noise_errors(traces, threshold) for traces in levels])
+    errors = np.stack([noise_errors(traces) for traces in levels])
     lines = []
     for place, panel in enumerate(("means' noise", "scales' noise")):
         estimated = Line(panel=panel, name=rule, x=options.epsilons, values=errors[:, place, 0])
@@ -109,7 +108,7 @@ def _noise_lines(
     return lines
 
 
-def noise_errors(traces: Sequence[Trace], threshold: float) -> np.ndarray:
+def noise_errors(traces: Sequence[Trace], threshold: float = SLOPE) -> np.ndarray:
     """Mean squared errors of estimated noise sds: (means, scales) x (estimated, none) x repeats.
 
     A repeat counts the parameters whose tail converged in it, by the ``threshold`` of its slope;

@@ -32,6 +32,7 @@ from noisewise.studies.core.study import Column, Options, Part, label
 from noisewise.studies.dpvim.common import (
     RATE,
     RULES,
+    SLOPE,
     Noise,
     Optimum,
     find_optimum,
@@ -253,12 +254,11 @@ def _run_downstream(rule: str, options: Options, prepared: Prepared) -> list[Lin
     designs = [_Design(own, 1.0, epsilon, _SHARED_LENGTH) for epsilon in options.epsilons]
     block = round(_SHARED_LENGTH * options.epochs)
     fits = _fit(rule, designs, options, prepared, block)
-    threshold = rule_settings(rule, clip_norm=own, initial_sd=1.0, steps=1).slope_threshold
     # One for all: it compiles when it first draws.
     generator = Generator(fits.target, prepared.table.view())
     guides = {
         "last iterate": [[trace.last for trace in each] for each in fits.traces],
-        "averaged": [[average(trace, threshold).mean for trace in each] for each in fits.traces],
+        "averaged": [[average(trace, SLOPE).mean for trace in each] for each in fits.traces],
     }
     lines = []
     for name, every in guides.items():

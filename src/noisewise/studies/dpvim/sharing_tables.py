@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import Column, Schema
+from noisewise.data import Column, Rows, Schema
 from noisewise.dpvi import Constants, Settings
 from noisewise.dpvi.assemble import build_rule
-from noisewise.models import Mixture, Rows, RowView, Target, bind, identity_frame, mixture
+from noisewise.models import Mixture, RowView, Target, bind, identity_frame, mixture
 from noisewise.studies.core.lines import Line
 from noisewise.studies.dpvim.common import Cells
 from noisewise.synthetic.combining import pool
@@ -69,7 +69,7 @@ class SharingTable(NamedTuple):
 
     def rows(self) -> Rows:
         """The model's arguments."""
-        return self.view().rows(self.codes)
+        return self.view().encode(self.codes)
 
     def bound(self) -> Target:
         """The model, ready to be fitted."""

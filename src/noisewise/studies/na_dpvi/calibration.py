@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from noisewise.data import Rows
 from noisewise.dpvi import Settings
 from noisewise.evaluation import predictive_calibration
 from noisewise.mechanism import Budget
-from noisewise.models import Rows, Target, bind
-from noisewise.models.glm import logistic
-from noisewise.planning import first_guess, reference_rows
-from noisewise.posterior import infer_many
+from noisewise.models import Target, bind_model, logistic
+from noisewise.planning import first_guess
+from noisewise.posterior import FitContext, infer_many
 from noisewise.studies.core.adult import (
     Adult,
     authors_design,
@@ -27,7 +27,14 @@ from noisewise.studies.core.adult import (
 from noisewise.studies.core.study import Measure, Options, Part
 from noisewise.studies.core.table import READINGS, table_cells
 from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, STEPS
-from noisewise.trials import Fit, Fitted, fit_table, noise_multipliers, target_for
+from noisewise.trials import (
+    Fit,
+    Fitted,
+    fit_table,
+    noise_multipliers,
+    reference_rows,
+    target_for,
+)
 
 __all__ = ["GRID", "CalibrationMeasure", "run_cells"]
 
@@ -73,11 +80,9 @@ class _Fits(NamedTuple):
         outcomes = infer_many(
             posterior,
             traces,
-            self.fitted[0].assembly,
-            self.settings,
+            FitContext.of(self.fitted[0].run, self.settings, self.reference),
             draws,
             rngs,
-            self.reference,
         )
         wide = np.asarray(self.design, np.float32)
         found = [_sigmoid(wide @ o.draws.T.astype(np.float32)).mean(1) for o in outcomes]
@@ -108,7 +113,7 @@ def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, Calibrat
         found["dpvim"] = _measure(*fits.probabilities("averaged", options.draws), happened)
     if "planned" in methods:
         fits = _fit_planned(data, column.epsilon, options)
-        found["planned"] = _measure(*fits.probabilities("exact", options.draws), happened)
+        found["planned"] = _measure(*fits.probabilities("analytic", options.draws), happened)
     return {name: found[name] for name in methods}
 
 
@@ -155,13 +160,12 @@ def _fit_authors(
 def _fit_planned(data: Adult, epsilon: float, options: Options) -> _Fits:
     """Declared bounds and the quick plan that `fit` makes without being asked."""
     schema = declared_schema(data)
-    view = bind(logistic(), schema, "income")
-    rows, test = (view.rows(declared_arrays(schema, part)) for part in data)
+    bound = bind_model(logistic(), schema, "income")
+    rows, test = (bound.view.encode(declared_arrays(schema, part)) for part in data)
     count = len(rows["y"])
-    target = target_for(logistic(), view.simulate(np.random.default_rng(0), 4))
-    settings = first_guess(target, view, count, Budget(epsilon=epsilon, delta=DELTA))
-    fitted = _fit(target, rows, settings, None, epsilon, options)
-    return _Fits(settings, fitted, test["X"], reference_rows(target, view, count))
+    settings = first_guess(bound, count, Budget(epsilon=epsilon, delta=DELTA))
+    fitted = _fit(bound.target, rows, settings, None, epsilon, options)
+    return _Fits(settings, fitted, test["X"], reference_rows(bound, count))
 
 
 def _fit(

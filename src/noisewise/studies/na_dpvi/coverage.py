@@ -31,7 +31,8 @@ from noisewise.evaluation import (
 )
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import calibrate
-from noisewise.planning import SimulatedFits, Simulator, plan, row_view, simulator
+from noisewise.models import bind_model
+from noisewise.planning import plan
 from noisewise.studies.core.study import Measure, Options, Part
 from noisewise.studies.core.table import READINGS, table_cells
 from noisewise.studies.na_dpvi.experiments import (
@@ -43,7 +44,7 @@ from noisewise.studies.na_dpvi.experiments import (
     log_ratios,
     softplus_inverse,
 )
-from noisewise.trials import target_for
+from noisewise.trials import SimulatedFits, Simulator, simulator
 
 __all__ = [
     "REPETITIONS",
@@ -184,9 +185,9 @@ def experiment_simulator(
         budget: what they may spend.
         noise_multiplier: overrides the budget, as the authors' accountant did.
     """
-    view = row_view(model, experiment.schema, experiment.target, None, experiment.sample)
-    target = target_for(model, view.simulate(np.random.default_rng(0), 4))
-    return simulator(target, view, settings, ROWS, budget, noise_multiplier=noise_multiplier)
+    about = (experiment.schema, experiment.target, None, experiment.sample)
+    bound = bind_model(model, *about)
+    return simulator(bound, settings, ROWS, budget, noise_multiplier=noise_multiplier)
 
 
 def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, CoverageMeasure]:
@@ -223,7 +224,7 @@ def _naive(fits: SimulatedFits, task: _Task) -> Fits:
     """The guide at the last iterate, which is Gaussian, as if that were the optimum."""
     rng = np.random.default_rng([task.options.seed, 2])
     shock = rng.standard_normal((len(fits.truth), task.options.draws, fits.truth.shape[1]))
-    draws = fits.plain_mean[:, None] + fits.plain_sd[:, None] * shock
+    draws = fits.noise_unaware_mean[:, None] + fits.noise_unaware_sd[:, None] * shock
     return Fits(fits.truth, draws, fits.tail_mean)
 
 
@@ -242,18 +243,19 @@ def _planned(task: _Task) -> Fits:
     experiment = task.experiment
     planned = plan(
         experiment.ours,
-        like=experiment.schema,
-        n=ROWS,
+        schema=experiment.schema,
+        rows=ROWS,
         budget=task.budget,
         target=experiment.target,
         public_sample=experiment.sample,
         recalibrate=0,
     )
+    assert isinstance(planned.settings, Settings)  # DPVI's
     ready = task.simulated(experiment.ours, planned.settings, None)
     fits = ready.run(task.numbers, draws=task.options.draws, seed=task.options.seed)
 
     def moved(theta: np.ndarray) -> np.ndarray:
-        latents = ready.target.constrain(jnp.asarray(theta, jnp.float32))
+        latents = ready.bound.target.constrain(jnp.asarray(theta, jnp.float32))
         return experiment.to_authors({n: np.asarray(v, float) for n, v in latents.items()})
 
     return Fits(moved(fits.truth), moved(fits.draws), moved(fits.tail_mean), _unsettled(fits))

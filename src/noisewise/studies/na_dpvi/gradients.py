@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.posterior import infer
+from noisewise.posterior import FitContext, infer
 from noisewise.studies.core.figures import new_figure, place_legend
 from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyResult
 from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, EXPERIMENTS, ROWS
@@ -52,8 +52,8 @@ def run_fit(part: Part, options: Options, prepared: Any) -> _Line:
         wanted = [(column.epsilon, settings.steps)]
         (noise,) = noise_multipliers(settings.sampling_rate, wanted, DELTA).values()
     target = target_for(experiment.model, rows)
-    trace, assembly = fit_with_steps(target, rows, settings, noise, options.seed)
-    outcome = infer("exact", trace, assembly, settings, options.draws, rng)
+    trace, run = fit_with_steps(target, rows, settings, noise, options.seed)
+    outcome = infer("exact", trace, FitContext.of(run, settings), options.draws, rng)
     assert trace.full is not None  # it was asked for
     first = int(settings.burn_in * settings.steps)
     return _Line(
