@@ -1,3 +1,4 @@
+import importlib
 import re
 
 import jax
@@ -14,6 +15,7 @@ from people import N, make_frame, make_schema
 STEPS = 1000
 """As many as the shared fit has: the noise of a budget is found once, in seconds, for all fits that
 ask for it, and sooner for a thousand steps than for a hundred, whose losses spread wider."""
+ACCOUNT = importlib.import_module("noisewise.engine.certify")
 
 
 def test_a_private_fit_recovers_what_made_the_data(result):
@@ -74,7 +76,7 @@ def test_declared_rows_cost_nothing_and_wrong_ones_are_refused(frame, budget):
     declared = nw.Table(frame, make_schema(rows=N))
     result = nw.fit("logistic", declared, insecure_seed=0, **options)
     assert [release.what for release in result.privacy.releases] == ["gradients"]
-    assert result.asked["rows"] == N
+    assert result.request.public_count == N
     # Add-remove cannot be about a number that is public: the certificate says what it is about.
     assert result.privacy.sources["number of rows"].endswith("for tables of this size")
     wrong = nw.Table(frame, make_schema(rows=N + 1))
@@ -85,7 +87,7 @@ def test_declared_rows_cost_nothing_and_wrong_ones_are_refused(frame, budget):
 
 def test_noised_rows_are_near_but_not_the_count(table, budget):
     options = {"budget": budget, "target": "visited", "features": ["age"], "steps": STEPS}
-    seen = {nw.fit("logistic", table, **options).asked["rows"] for _ in range(3)}
+    seen = {nw.fit("logistic", table, **options).request.public_count for _ in range(3)}
     assert len(seen) > 1
     assert all(abs(rows - N) < 400 for rows in seen)
 
@@ -164,10 +166,10 @@ def test_a_model_beyond_reason_ends_in_a_status_and_not_in_nan(table, budget):
 
 def test_a_plan_is_used_and_a_misfit_is_warned_of(table, schema, budget):
     asked = {"budget": budget, "target": "visited", "features": ["age"], "steps": STEPS}
-    plan = nw.plan("logistic", like=schema, n=N, fits=2, recalibrate=4, **asked)
+    plan = nw.plan("logistic", schema=schema, rows=N, fits=2, recalibrate=4, **asked)
     options = {"budget": budget, "target": "visited", "features": ["age"], "plan": plan}
     result = nw.fit("logistic", table, insecure_seed=0, **options)
-    assert result.asked["settings"]["clip_norm"] == plan.settings.clip_norm
+    assert result.request.settings.clip_norm == plan.settings.clip_norm
     other = nw.Table(make_frame(), make_schema(rows=N))
     with pytest.warns(UserWarning, match="another schema"):
         nw.fit("logistic", other, insecure_seed=0, **options)
@@ -177,9 +179,10 @@ def test_planning_cannot_read_a_row(schema, budget, monkeypatch):
     def forbidden(self):
         raise AssertionError("a row was read")
 
-    monkeypatch.setattr(nw.Table, "arrays", property(forbidden))
+    monkeypatch.setattr(nw.Table, "rows", property(forbidden))
+    monkeypatch.setattr("noisewise.data.private.PrivateRows.unsafe_columns", forbidden)
     asked = {"budget": budget, "target": "visited", "steps": STEPS}
-    plan = nw.plan("logistic", like=schema, n=1000, fits=2, recalibrate=4, **asked)
+    plan = nw.plan("logistic", schema=schema, rows=1000, fits=2, recalibrate=4, **asked)
     assert plan.settings.clip_norm > 0
 
 
@@ -283,7 +286,7 @@ def test_what_cannot_work_is_refused_before_the_first_noisy_number(
     def spent(*_):
         raise AssertionError("the number of rows was noised before the refusal")
 
-    monkeypatch.setattr("noisewise.account.noisy_count", spent)
+    monkeypatch.setattr(ACCOUNT, "noisy_count", spent)
     unknown = nw.Schema(schema.columns)
     assert unknown.rows is None
 
@@ -302,8 +305,22 @@ def test_what_cannot_work_is_refused_before_the_first_noisy_number(
         ask()
 
 
+def test_a_request_that_can_work_does_get_to_the_first_noisy_number(table, budget, monkeypatch):
+    """So that what the tests before and after this one wait for is what would happen."""
+
+    class Spent(Exception):
+        pass
+
+    def spent(*_):
+        raise Spent
+
+    monkeypatch.setattr(ACCOUNT, "noisy_count", spent)
+    with pytest.raises(Spent):
+        nw.fit("logistic", table, budget=budget, target="visited", steps=STEPS)
+
+
 def test_double_precision_is_refused_before_the_first_noisy_number(table, budget, monkeypatch):
-    monkeypatch.setattr("noisewise.account.noisy_count", lambda *_: pytest.fail("it was noised"))
+    monkeypatch.setattr(ACCOUNT, "noisy_count", lambda *_: pytest.fail("it was noised"))
     with jax.enable_x64(True), pytest.raises(NoisewiseError, match="in double precision"):
         nw.fit("logistic", table, budget=budget, target="visited", features=["age"], steps=STEPS)
 

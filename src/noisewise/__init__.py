@@ -8,7 +8,9 @@ Budget(epsilon=1.0, delta=1e-06, adjacency='add-remove')
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from noisewise._pages import register_pages
@@ -83,7 +85,18 @@ _PAGES = {
     "Result": ("report", "write_report"),
     "SyntheticTables": ("report.fidelity_page", "write_fidelity_page"),
 }
-register_pages({subject: partial(_load, *home) for subject, home in _PAGES.items()})
+register_pages({subject: partial(_load, *place) for subject, place in _PAGES.items()})
+
+
+class _Package(ModuleType):
+    """Importing a house would hide a public name that it shares (`coverage`): names come first."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,7 @@ PLAN = SepSettings(
     precision_rate=0.02,
     decay_from=1.0,
     averaged=0.5,
-    wander=1.0,
+    max_dispersion=1.0,
 )
 
 

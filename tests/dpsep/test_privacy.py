@@ -154,7 +154,7 @@ def test_the_papers_algorithm_spends_more_than_it_says():
     budget = Budget(epsilon=1.0, delta=1e-5)
     paper = literal_certificate(Diagonal(5), budget, 1.37, epochs=100)
     assert not paper.private
-    assert "not the 1 that was asked for" in paper.not_private_because[0]
+    assert "not the 1 of the budget" in paper.not_private_because[0]
     assert all(reason.startswith("not private") for reason in paper.verify().reasons)
     # sqrt(2 T)/sigma = 10.3: epsilon is about mu^2/2 + 4.27 mu, less a little.
     assert 90 < paper.epsilon_spent < 98

@@ -113,7 +113,9 @@ def test_many_budgets_share_one_program():
     """The noise times a factor is the noise of a mechanism with that much less, to a grid's step:
     same key, same normals."""
     rows = {name: jnp.asarray(column) for name, column in table().items()}
-    settings = Settings(bounds=Bounds(20.0, 60.0), sampling_rate=0.5, steps=8, wander=np.inf)
+    settings = Settings(
+        bounds=Bounds(20.0, 60.0), sampling_rate=0.5, steps=8, max_dispersion=np.inf
+    )
     phase = Phase(site(), settings)
     loud, calm = (replace(phase.mechanism, noise_multiplier=noise) for noise in (0.8, 0.2))
 

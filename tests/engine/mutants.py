@@ -77,7 +77,9 @@ def grid_by_the_true_count() -> AbstractContextManager:
 
 def normalising_by_the_true_count() -> AbstractContextManager:
     """Means are sums over the number of records there are."""
-    return _patched_chunk(lambda numbers, count: numbers._replace(public_count=float(max(1, count))))
+    return _patched_chunk(
+        lambda numbers, count: numbers._replace(public_count=float(max(1, count)))
+    )
 
 
 def _patched_step(change: Callable) -> AbstractContextManager:

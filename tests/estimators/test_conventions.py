@@ -49,7 +49,7 @@ def _fit_unplanned(model: Glm, table: Table, *, steps: int, **asked: Any) -> Res
         clip_norm=0.5,
         sampling_rate=1.0,
         steps=steps,
-        rate=0.05,
+        contraction_rate=0.05,
         curvature=50 * np.eye(coordinates),
         prior_precision=np.eye(coordinates),
     )

@@ -190,7 +190,7 @@ def test_certificate(fitted: _Fitted) -> None:
     assert privacy.epsilon_spent <= 1.0
     assert not privacy.private  # the seed is known
     assert {release.what for release in privacy.releases} == {"gradients", "number of rows"}
-    assert fitted.estimator.n_iter_ == fitted.estimator.result_.asked["settings"]["steps"]
+    assert fitted.estimator.n_iter_ == fitted.estimator.result_.request.settings.steps
 
 
 def test_predictive_intervals_hold_new_targets() -> None:

@@ -83,11 +83,11 @@ def test_priors_in_the_units_of_the_target(
 ) -> None:
     """Around the middle of the target's bounds; None is a quarter of their range."""
     model = DPLinearRegression(**_settings(target_bounds=(0, 30), prior_scale=prior_scale))
-    found = model.fit(people[["y"]], people["visits"]).result_.asked["settings"]
-    sds = np.sqrt(np.diag(np.linalg.inv(found["prior_precision"])))
+    found = model.fit(people[["y"]], people["visits"]).result_.request.settings
+    sds = np.sqrt(np.diag(np.linalg.inv(found.prior_precision)))
     np.testing.assert_allclose(sds, [expected, expected, 0.5], rtol=0.1)
-    np.testing.assert_allclose(found["location"][:2], [15, 0], atol=expected / 10)
-    assert np.exp(found["location"][2]) == pytest.approx(0.7 * 7.5, rel=0.1)
+    np.testing.assert_allclose(found.location[:2], [15, 0], atol=expected / 10)
+    assert np.exp(found.location[2]) == pytest.approx(0.7 * 7.5, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_a_target_beyond_single_precision_is_refused(people: pd.DataFrame) -> No
 @pytest.mark.parametrize("kind", [DPPoissonRegression, DPLinearRegression])
 def test_a_declared_mean_centres_the_prior(people: pd.DataFrame, kind: type) -> None:
     model = kind(**_settings(target_bounds=(0, 30), target_mean=12))
-    found = model.fit(people[["y"]], people["visits"]).result_.asked["settings"]
+    found = model.fit(people[["y"]], people["visits"]).result_.request.settings
     centre = np.log(12) if kind is DPPoissonRegression else 12
-    assert found["location"][0] == pytest.approx(centre, rel=0.1)
+    assert found.location[0] == pytest.approx(centre, rel=0.1)
     for wrong in (31, "12", float("nan")):
         with pytest.raises(NoisewiseError, match="target_mean must be a number within"):
             model.set_params(target_mean=wrong).fit(people[["y"]], people["visits"])

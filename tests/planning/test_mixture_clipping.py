@@ -7,10 +7,10 @@ import pytest
 import noisewise as nw
 from noisewise.dpvi import Settings, assemble
 from noisewise.mechanism import Mechanism
-from noisewise.models import bind, build_target, identity_frame, named_model, scaled_frame
+from noisewise.models import bind_model, identity_frame, scaled_frame
 from noisewise.planning import mixture_guess
 from noisewise.planning.mixture_clipping import _least_clip_norm, _parts
-from noisewise.planning.mixture_made_up import made_up_table
+from noisewise.planning.mixture_tables import simulate_table
 
 BUDGET = nw.Budget(epsilon=1.0, delta=1e-6)
 ROWS = 5000
@@ -26,14 +26,12 @@ SCHEMA = nw.Schema(
 
 @pytest.fixture(scope="module")
 def ready():
-    model = named_model("mixture(3)", SCHEMA, "visits")
-    view = bind(model, SCHEMA, "visits")
-    target = build_target(model, view.simulate(np.random.default_rng(0), 4))
-    return target, mixture_guess(target, view, ROWS, BUDGET)
+    bound = bind_model("mixture(3)", SCHEMA, "visits", None, None)
+    return bound.target, mixture_guess(bound, ROWS, BUDGET)
 
 
 def gradients(target, frame, table):
-    """Of every made-up record at the truth behind it."""
+    """Of every simulated record at the truth behind it."""
     truth = target.unconstrain({name: jnp.asarray(v) for name, v in table.latents.items()})
     none = jnp.zeros((1, target.dim))
     at = frame.from_model(truth)[None]
@@ -45,7 +43,7 @@ def test_no_part_dominates(ready):
     """A seeded simulation, so not random. As they are, the parts differ by a factor of ten."""
     target, settings = ready
     parts = (*_flat(_parts(target)),)
-    table = made_up_table(target.model, SCHEMA, np.random.default_rng(7), 2000)
+    table = simulate_table(target.model, SCHEMA, np.random.default_rng(7), 2000)
     before = gradients(target, identity_frame(target.dim), table)
     after = gradients(target, scaled_frame(settings.frame_scale, settings.curvature), table)
 
@@ -68,7 +66,7 @@ def test_clipping_leaves_shares_unbiased_where_they_go_with_many_visits(ready):
     1 with the parts scaled. With one clip norm for the whole as it is, at the median norm, it is
     beyond 3. Fixed seed; the Monte Carlo error of both is 0.35 (40,000 records stand for 5000)."""
     target, settings = ready
-    table = made_up_table(target.model, SCHEMA, np.random.default_rng(3), 40_000)
+    table = simulate_table(target.model, SCHEMA, np.random.default_rng(3), 40_000)
     shares = _parts(target)[0]
 
     def moved(frame, clip_norm):
@@ -106,8 +104,9 @@ def test_settings_survive_a_file_and_fit_their_model(ready):
     mechanism = Mechanism(
         clip_norm=1.0, sampling_rate=0.1, steps=settings.steps, noise_multiplier=1.0
     )
-    made = assemble(settings, target, mechanism, ROWS, ROWS)
-    assert np.allclose(made.frame.to_model(made.initial[: target.dim]), settings.start, atol=1e-4)
+    made = assemble(settings, target, mechanism, ROWS)
+    frame = made.numbers.constants.frame
+    assert np.allclose(frame.to_model(made.start[: target.dim]), settings.start, atol=1e-4)
 
 
 def test_a_scaled_frame_is_its_own_inverse_and_turns_gradients():
@@ -129,9 +128,7 @@ def test_a_scaled_frame_is_its_own_inverse_and_turns_gradients():
 def test_counts_alone_without_a_regression(bounds):
     """No category column, no target; the second schema rules out whatever the prior makes."""
     schema = nw.Schema(tuple(nw.Column(name=n, kind="count", bounds=bounds) for n in ("a", "b")))
-    model = named_model("mixture(2)", schema, None)
-    view = bind(model, schema, None)
-    target = build_target(model, view.simulate(np.random.default_rng(0), 4))
-    settings = mixture_guess(target, view, ROWS, BUDGET, 100)
-    assert settings.curvature is None and len(settings.frame_scale) == target.dim
+    bound = bind_model("mixture(2)", schema, None, None, None)
+    settings = mixture_guess(bound, ROWS, BUDGET, 100)
+    assert settings.curvature is None and len(settings.frame_scale) == bound.target.dim
     assert 0.1 < settings.clip_norm < 100 and np.isfinite(settings.frame_scale).all()

@@ -13,12 +13,13 @@ from noisewise.planning import PlanError
 BINARY = nw.Schema((nw.Column(name="x", kind="binary"),), rows=2000)
 WAITING = nw.Schema((nw.Column(name="x", kind="real", bounds=(0, 20)),), rows=2000)
 BUDGET = nw.Budget(epsilon=0.5, delta=1e-5)
-SMALL = {"n": 2000, "budget": BUDGET, "steps": 1000}
+FRESH = {"rows": 2000, "budget": BUDGET}
+SMALL = {**FRESH, "steps": 1000}
 
 
 @pytest.fixture(scope="module")
 def quick():
-    return nw.plan(beta_bernoulli, like=BINARY, fits=0, **SMALL)
+    return nw.plan(beta_bernoulli, schema=BINARY, fits=0, **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +29,9 @@ def test_planned_fits_are_calibrated_and_sharp(model, schema):
     """128 fresh tables: z sd within 0.25 of 1 (four standard errors), mean within 0.35 (four),
     error within 1.35 of the single-release bound (its own error is 6%). A false alarm has a
     probability below 0.1%; the seed is fixed."""
-    made = nw.plan(model, like=schema, fits=16, recalibrate=32, **SMALL)
+    made = nw.plan(model, schema=schema, fits=16, recalibrate=32, **SMALL)
     found = nw.coverage(
-        model, like=schema, n=2000, budget=BUDGET, plan=made, simulations=128, draws=200, seed=5
+        model, schema=schema, plan=made, simulations=128, draws=200, seed=5, **FRESH
     )
     assert found.scores.failed == 0
     assert abs(found.scores.z_sd[0] - 1) < 0.25
@@ -46,14 +47,13 @@ def test_no_row_can_be_read(monkeypatch):
     def closed(*_args, **_kwargs):
         raise AssertionError("a row was read")
 
-    for way in ("__init__", "_fill", "__len__", "arrays"):
-        monkeypatch.setattr(nw.Table, way, property(closed) if way == "arrays" else closed)
+    for way in ("__init__", "_fill", "__len__", "rows"):
+        monkeypatch.setattr(nw.Table, way, property(closed) if way == "rows" else closed)
+    monkeypatch.setattr("noisewise.data.private.PrivateRows.__init__", closed)
     for reader in ("read_columns", "read_file"):
         monkeypatch.setattr(f"noisewise.data.table.{reader}", closed)
-    made = nw.plan(beta_bernoulli, like=BINARY, fits=4, recalibrate=8, **SMALL)
-    found = nw.coverage(
-        beta_bernoulli, like=BINARY, n=2000, budget=BUDGET, plan=made, simulations=10, draws=50
-    )
+    made = nw.plan(beta_bernoulli, schema=BINARY, fits=4, recalibrate=8, **SMALL)
+    found = nw.coverage(beta_bernoulli, schema=BINARY, plan=made, simulations=10, draws=50, **FRESH)
     assert made.forecast.fits == 8 and found.scores.fits == 10
 
 
@@ -61,14 +61,14 @@ def test_no_row_can_be_read(monkeypatch):
 def test_an_impossible_budget_is_refused_with_what_would_do(fits):
     budget = nw.Budget(epsilon=0.001, delta=1e-8)
     with pytest.raises(PlanError, match="would leave the posterior at the prior") as caught:
-        nw.plan(beta_bernoulli, like=BINARY, n=100, budget=budget, fits=fits)
+        nw.plan(beta_bernoulli, schema=BINARY, rows=100, budget=budget, fits=fits)
     message = str(caught.value)
     assert "\n" not in message
     assert "epsilon of about" in message and "rows" in message
     # What it names is enough.
     epsilon = float(message.split("epsilon of about ")[1].split()[0])
     better = nw.Budget(epsilon=epsilon, delta=1e-8)
-    made = nw.plan(beta_bernoulli, like=BINARY, n=100, budget=better, fits=0)
+    made = nw.plan(beta_bernoulli, schema=BINARY, rows=100, budget=better, fits=0)
     assert made.forecast.sd[0] < 0.55 * made.forecast.prior_sd[0]
 
 
@@ -116,7 +116,7 @@ def test_fit_takes_a_plan_and_warns_where_it_does_not_fit(quick):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = nw.fit(beta_bernoulli, table, budget=BUDGET, plan=quick, insecure_seed=0)
-    assert result.asked["settings"]["clip_norm"] == quick.settings.clip_norm
+    assert result.request.settings.clip_norm == quick.settings.clip_norm
     assert "no row was read" in result.privacy.sources["clip norm and settings"]
     few = nw.Schema((nw.Column(name="x", kind="binary"),), rows=500)
     smaller = nw.Table({"x": rng.integers(0, 2, 500)}, few)
@@ -149,7 +149,7 @@ def test_what_was_planned_with_is_kept_and_required():
     schema = nw.Schema((*columns, nw.Column(name="y", kind="binary")), rows=500)
     rng = np.random.default_rng(0)
     sample = nw.PublicSample({n: rng.uniform(-3, 3, 300) for n in "ab"}, schema)
-    options = {"like": schema, "n": 500, "budget": BUDGET, "target": "y"}
+    options = {"schema": schema, "rows": 500, "budget": BUDGET, "target": "y"}
     made = nw.plan("logistic", fits=0, steps=100, public_sample=sample, **options)
     data = {n: rng.uniform(-3, 3, 500) for n in "ab"} | {"y": rng.integers(0, 2, 500)}
     table = nw.Table(data, schema)
@@ -177,4 +177,4 @@ def test_an_edited_plan_file_says_so(quick, tmp_path):
 def test_public_samples_are_not_tables():
     table = nw.Table({"x": [0, 1, 1]}, nw.Schema((nw.Column(name="x", kind="binary"),)))
     with pytest.raises(NoisewiseError, match="a Table's are not"):
-        nw.plan(beta_bernoulli, like=BINARY, fits=0, public_sample=table, **SMALL)
+        nw.plan(beta_bernoulli, schema=BINARY, fits=0, public_sample=table, **SMALL)

@@ -17,15 +17,16 @@ def learned(monkeypatch):
     def learn(*rounds):
         asked = []
 
-        def fits(ground, settings, numbers):
+        def fits(context, settings, numbers):
             z = rounds[len(asked)]
             asked.append(numbers)
             return SimpleNamespace(z=z, scores=SimpleNamespace(good=len(z), seen=len(asked)))
 
         monkeypatch.setattr(search, "_try", fits)
-        ground = SimpleNamespace(target=SimpleNamespace(dim=rounds[0].shape[1]))
+        target = SimpleNamespace(dim=rounds[0].shape[1])
+        context = SimpleNamespace(bound=SimpleNamespace(target=target))
         settings = SimpleNamespace(with_recalibration=lambda shift, stretch: (shift, stretch))
-        (shift, stretch), scores = search.learn_recalibration(ground, settings, FITS)
+        (shift, stretch), scores = search.learn_recalibration(context, settings, FITS)
         assert scores.seen == len(asked)
         return shift, stretch, asked
 

@@ -19,7 +19,9 @@ def correlated(correlation, seed):
 
 @pytest.fixture(scope="module")
 def quick():
-    return nw.plan(logistic(), like=SCHEMA, n=2000, budget=BUDGET, target="y", fits=0, steps=1000)
+    return nw.plan(
+        logistic(), schema=SCHEMA, rows=2000, budget=BUDGET, target="y", fits=0, steps=1000
+    )
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.9])

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from noisewise.data import Column, Schema
+from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Certificate, Release, issue
 from noisewise.posterior import Status
-from noisewise.result import Result
+from noisewise.result import Request, Result
 
 _SOURCES = {
     "bounds and categories": "declared in the schema",
@@ -37,23 +39,23 @@ def _result(
     burn_in: int = 10,
     curvature: np.ndarray | None = None,
     extra: dict[str, np.ndarray] | None = None,
-    **asked: Any,
+    **request: Any,
 ) -> Result:
     rng = np.random.default_rng(0)
     width = len(names)
     centre = rng.normal(0, 1, width)
     draws = {"coefficients": centre + rng.normal(0, 0.2, (800, width)), **(extra or {})}
-    plain = {name: values + 0.1 * (values - values.mean(0)) for name, values in draws.items()}
-    plain["coefficients"] = centre + 0.3 + rng.normal(0, 0.05, (800, width))
+    unaware = {name: values + 0.1 * (values - values.mean(0)) for name, values in draws.items()}
+    unaware["coefficients"] = centre + 0.3 + rng.normal(0, 0.05, (800, width))
     ends = 100 * np.arange(1, blocks + 1)
     settled = 1 - np.exp(-ends[:, None] / 500)
     means = settled * rng.normal(0, 10, width) + rng.normal(0, 1, (blocks, width))
     return Result(
         draws=draws,
-        plain=plain,
+        noise_unaware=unaware,
         privacy=replace(_certificate(adjacency), not_private_because=reasons),
         status=status,
-        asked={**_asked(names), **asked},
+        request=replace(_request(names), **request),
         trace={
             "means": means,
             "ends": ends,
@@ -76,35 +78,34 @@ def _certificate(adjacency: str) -> Certificate:
     return issue(budget, releases, _SOURCES)
 
 
-def _asked(names: tuple[str, ...]) -> dict[str, Any]:
-    encoding: list[dict[str, Any]] = [
-        {"name": name, "column": name.split("=")[0], "centre": 0.0, "scale": 1.0} for name in names
-    ]
-    columns: dict[str, Any] = {
-        str(entry["column"]): {"type": "binary", "share": 0.5} for entry in encoding
-    }
-    columns["visited"] = {"type": "binary"}
-    for entry in encoding:
-        if entry["name"] == "intercept":
+def _request(names: tuple[str, ...]) -> Request:
+    encoding = []
+    columns = [Column(name="visited", kind="binary")]
+    for name in names:
+        entry = {"name": name, "column": name.split("=")[0], "centre": 0.0, "scale": 1.0}
+        if name == "intercept":
             entry["column"] = None
-        if entry["name"] == "age":
-            entry.update(centre=45.0, scale=15.0)
-            columns["age"] = {"type": "real", "bounds": [0.0, 100.0], "mean": 45.0, "sd": 15.0}
-        if entry["name"] == "sex=male":
-            columns["sex"] = {"type": "category", "categories": ["female", "male"]}
-    return {
-        "model": "logistic",
-        "target": "visited",
-        "arguments": ["X", "y"],
-        "encoding": encoding,
-        "schema": {"columns": columns},
-        "rows": 20_180,
-        "posterior": "analytic",
-        "settings": {
-            "clip_norm": 0.0662161,
-            "steps": 10_000,
-            "full_curvature": True,
-            "start": None,
-            "curvature": np.eye(len(names)).tolist(),
-        },
-    }
+        elif name == "age":
+            entry |= {"centre": 45.0, "scale": 15.0}
+            columns.append(Column(name="age", kind="real", bounds=(0, 100), mean=45, sd=15))
+        elif name == "sex=male":
+            columns.append(Column(name="sex", kind="category", categories=("female", "male")))
+        else:
+            columns.append(Column(name=str(entry["column"]), kind="binary", share=0.5))
+        encoding.append(entry)
+    return Request(
+        model="logistic",
+        method="dpvi",
+        posterior="analytic",
+        target="visited",
+        arguments=("X", "y"),
+        encoding=tuple(encoding),
+        schema=Schema(tuple({column.name: column for column in columns}.values())),
+        public_count=20_180,
+        settings=Settings(
+            clip_norm=0.0662161,
+            steps=10_000,
+            contraction_rate=0.01,
+            curvature=np.eye(len(names)),
+        ),
+    )

@@ -16,7 +16,7 @@ from noisewise.evaluation import predictive_calibration
 from noisewise.report.coverage_intervals import simulated_intervals
 from noisewise.report.coverage_page import MOST_PANELS, write_coverage_page
 from noisewise.report.numbers import rounded
-from noisewise.validation import Coverage
+from noisewise.coverage import Coverage
 
 _NAMES = ("intercept", "age", "sex=male")
 _ERROR, _WANDERING = 0.3, 0.3
@@ -45,8 +45,8 @@ def _coverage(
     return Coverage(
         truth=truth,
         draws=draws,
-        plain_mean=mean + _WANDERING * rng.normal(size=shape),
-        plain_sd=np.full(shape, sd / 3),
+        noise_unaware_mean=mean + _WANDERING * rng.normal(size=shape),
+        noise_unaware_sd=np.full(shape, sd / 3),
         status=status,
         labels=names,
         single_release_sd=np.full(len(names), sd),
@@ -86,7 +86,7 @@ def test_the_verdict_is_the_headline(page, width, said):
 
 def test_what_was_simulated_is_said(page):
     text = Reader(page(seed=12345, recalibrated=True)).text
-    assert "200 tables of 20,000 rows were made up from model logistic" in text
+    assert "200 tables of 20,000 rows were simulated from model logistic" in text
     assert "(1, 1e-5)-differential privacy" in text
     assert "No row was read" in text
     assert "seed 12345 recalibrated yes" in text
@@ -96,7 +96,7 @@ def test_a_run_that_says_nothing_about_itself_has_a_page(tmp_path):
     found = _coverage()
     found.about.clear()
     text = Reader(write_coverage_page(found, tmp_path / "a.html").read_text("utf-8")).text
-    assert "200 tables were made up from the model" in text
+    assert "200 tables were simulated from the model" in text
 
 
 def test_every_parameter_has_its_numbers(page):
@@ -106,7 +106,7 @@ def test_every_parameter_has_its_numbers(page):
         ratio = row["error"] / row["single_release_sd"]
         assert f"{row['parameter']} {z_mean} {z_sd} {row['coverage_rmse']:.3f}" in text
         assert f"{row['error']:#.3g} {row['reported_sd']:#.3g}" in text
-        assert f"{ratio:.2f} {row['plain_z_sd']:.2f}" in text
+        assert f"{ratio:.2f} {row['noise_unaware_z_sd']:.2f}" in text
     assert "right: 0 ± 0.07" in text
     assert "right: 1 ± 0.05" in text
     assert f"{found.rmse:.3f}" in text
@@ -146,7 +146,7 @@ def test_intervals_of_failed_fits_do_not_hold_the_truth():
     held = seen.held(seen.aware)
     assert not held[:40].any()
     assert 0.88 < held[40:].mean() < 1.0
-    assert seen.held(seen.plain).mean() < 0.6
+    assert seen.held(seen.unaware).mean() < 0.6
     first = seen.first(60)
     assert (np.diff(first.truth) >= 0).all()
     assert np.isnan(first.aware[0]).sum() == 40
@@ -156,7 +156,7 @@ def test_the_share_of_intervals_that_hold_is_said_for_both(page):
     found, text = _coverage(("only",)), Reader(page(("only",))).text
     seen = simulated_intervals(found, 0)
     some = seen.first(60)
-    for every, drawn in ((seen.aware, some.aware), (seen.plain, some.plain)):
+    for every, drawn in ((seen.aware, some.aware), (seen.unaware, some.unaware)):
         assert f"{seen.held(every).mean():.0%}" in text
         assert f"{some.held(drawn).sum()} of 60 hold the truth" in text
     assert "the only parameter" in text

@@ -22,7 +22,7 @@ def quick() -> Plan:
     """A real plan, by the analytic guess alone."""
     schema = nw.Schema((nw.Column(name="x", kind="binary"),))
     budget = nw.Budget(epsilon=1.0, delta=1e-5)
-    return nw.plan(beta_bernoulli, like=schema, n=5000, budget=budget, fits=0)
+    return nw.plan(beta_bernoulli, schema=schema, rows=5000, budget=budget, fits=0)
 
 
 def _simulated(names: tuple[str, ...], failed: int = 0) -> Forecast:
@@ -139,9 +139,9 @@ def test_settings_are_explained(quick, page):
     assert f"clip norm {settings.clip_norm:#.3g} The most that one record's" in text
     assert f"steps {settings.steps:,} So many" in text
     assert f"about {5000 * settings.sampling_rate:,.0f} rows a step" in text
-    assert f"step rate {settings.rate:#.3g}" in text
+    assert f"contraction rate {settings.contraction_rate:#.3g}" in text
     assert f"burn-in {settings.burn_in:.0%}" in text
-    assert "boost" in text
+    assert "initial step multiplier" in text
     assert "recalibration" not in text
 
 
@@ -153,7 +153,7 @@ def test_recalibration_is_shown_where_there_is_one(quick, page):
 
 
 def test_settings_with_the_papers_step_size(quick, page):
-    settings = dataclasses.replace(quick.settings, rate=None, step_factor=0.05)
+    settings = dataclasses.replace(quick.settings, contraction_rate=None, step_factor=0.05)
     assert "step factor 0.0500 The paper's factor" in Reader(page(settings=settings)).text
 
 

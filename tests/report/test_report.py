@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from noisewise._validate import NoisewiseError
+from noisewise.data import Column, Schema
+from noisewise.dpvi import Settings
 from noisewise.posterior import Status
 from noisewise.report import write_report
 from noisewise.report.intervals import interval_rows, per_unit_rows
@@ -70,7 +72,7 @@ def page(make_result, usual, tmp_path):
 def test_every_section_is_there(page):
     reader = Reader(page())
     ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
-    assert ids == ["asked", "intervals", "spent", "trace", "check", "fine-print"]
+    assert ids == ["request", "intervals", "spent", "trace", "check", "fine-print"]
     assert "Logistic regression of visited" in reader.text
     assert "the trace settled as its model says it should, and decides the posterior" in reader.text
     assert "NOT PRIVATE" not in reader.text
@@ -93,7 +95,7 @@ def test_replace_one_is_described_as_such(page):
 
 
 def test_a_large_delta_is_called_out(page):
-    assert "not well below one over the number of rows" in Reader(page(rows=5_000_000)).text
+    assert "not well below one over the number of rows" in Reader(page(public_count=5_000_000)).text
 
 
 def test_features_can_be_read_in_units(page):
@@ -118,8 +120,8 @@ def test_the_table_has_the_results_numbers(make_result, page):
     for label, row in result.summary().iterrows():
         mean, sd = (f"{row[key]:.3f}".replace("-", "−") for key in ("mean", "sd"))
         assert f"{label} {mean} {sd}" in text
-    plain, aware = result.summary(plain=True), result.summary()
-    ratio = (plain["upper"] - plain["lower"]) / (aware["upper"] - aware["lower"])
+    unaware, aware = result.summary(noise_unaware=True), result.summary()
+    ratio = (unaware["upper"] - unaware["lower"]) / (aware["upper"] - aware["lower"])
     for row in interval_rows(result):
         assert row.width_ratio == pytest.approx(ratio[row.label])
     assert "ignore the privacy noise and are shown for comparison only" in text
@@ -170,7 +172,7 @@ def test_not_private_is_said_first_and_everywhere(page):
 
 def test_plain_intervals_are_never_called_noise_aware(page):
     text = Reader(page(posterior="naive")).text
-    assert "These are plain DPVI intervals, as asked for" in text
+    assert "These are plain DPVI intervals, as requested" in text
     assert "noise-aware posterior" not in text
 
 
@@ -181,7 +183,6 @@ def test_names_are_escaped_everywhere(make_result, tmp_path):
         model=HOSTILE,
         target=HOSTILE,
         posterior=HOSTILE,
-        settings={HOSTILE: HOSTILE},
         extra={f"{HOSTILE}!": np.random.default_rng(1).normal(size=(800, 2))},
     )
     page = write_report(result, tmp_path / "fit.html").read_text("utf-8")
@@ -253,7 +254,7 @@ def test_a_diverged_fit_still_has_a_page(make_result, tmp_path):
     result = make_result(status=Status.DIVERGED)
     nowhere = {"coefficients": np.full((800, 3), np.nan)}
     trace = {**result.trace, "means": np.full((50, 3), np.nan), "curvature": np.array(np.nan)}
-    broken = dataclasses.replace(result, draws=nowhere, plain=nowhere, trace=trace)
+    broken = dataclasses.replace(result, draws=nowhere, noise_unaware=nowhere, trace=trace)
     text = Reader(write_report(broken, tmp_path / "fit.html").read_text("utf-8")).text
     assert "the draws are not finite" in text
     assert "no finite trace" in text
@@ -262,11 +263,20 @@ def test_a_diverged_fit_still_has_a_page(make_result, tmp_path):
 
 
 def test_a_bare_result_has_a_page(make_result, tmp_path):
-    bare = dataclasses.replace(make_result(), plain={}, asked={}, trace={}, coordinates={})
+    result = make_result()
+    request = dataclasses.replace(
+        result.request,
+        target=None,
+        arguments=(),
+        encoding=(),
+        schema=Schema((Column(name="x", kind="binary"),)),
+        settings=Settings(clip_norm=1.0, rule="vanilla", contraction_rate=0.01),
+    )
+    bare = dataclasses.replace(result, noise_unaware={}, request=request, trace={}, coordinates={})
     text = Reader(write_report(bare, tmp_path / "fit.html").read_text("utf-8")).text
     assert "The result holds no trace." in text
     assert "coefficients[0]" in text
-    assert "plain : " not in text
+    assert "plain : " not in text and "noise_unaware : " not in text
 
 
 @pytest.mark.parametrize(
@@ -282,9 +292,12 @@ def test_curvature_as_a_matrix_or_a_vector(page, curvature, words):
 
 
 def test_curvature_without_a_simulated_one_is_not_compared_with_it(page):
-    text = Reader(page(settings={"clip_norm": 1.0, "curvature": None})).text
+    whitened = "of the whitened frame: the model's parameters"
+    assert whitened in Reader(page()).text
+    settings = Settings(clip_norm=1.0, rule="vanilla", contraction_rate=0.01)
+    text = Reader(page(settings=settings)).text
     assert "1 has no special meaning" in text
-    assert "whitened" not in text
+    assert whitened not in text
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpyro.distributions as dist
 import noisewise as nw
 from noisewise.mechanism import Certificate, Release, issue
 from noisewise.posterior import Status
+from noisewise.result import Request
 
 DRAWS, ROWS = 400, 1500
 WARDS = ("north, old", "south", "east")
@@ -64,20 +66,22 @@ def clinic_draws(spread: float = 1.0) -> dict[str, np.ndarray]:
 
 def made_result(schema: nw.Schema, **changes: Any) -> nw.Result:
     """A result as a fit of `clinic` would return it."""
-    asked = {
-        "model": "clinic",
-        "target": None,
-        "arguments": ["ward", "visits", "ill", "score"],
-        "encoding": [],
-        "posterior": "analytic",
-        "schema": schema.to_dict(),
-        "rows": ROWS,
-    }
+    request = Request(
+        model="clinic",
+        method="dpvi",
+        posterior="analytic",
+        target=None,
+        arguments=("ward", "visits", "ill", "score"),
+        encoding=(),
+        schema=schema,
+        public_count=ROWS,
+        settings=nw.Settings(clip_norm=1.0, rule="vanilla", contraction_rate=0.01),
+    )
     made: dict[str, Any] = {
         "draws": clinic_draws(),
-        "plain": clinic_draws(0.1),
+        "noise_unaware": clinic_draws(0.1),
         "privacy": certificate(),
         "status": Status.OK,
-        "asked": {**asked, **changes.pop("asked", {})},
+        "request": replace(request, **changes.pop("request", {})),
     }
     return nw.Result(**{**made, **changes})

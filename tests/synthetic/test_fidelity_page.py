@@ -43,7 +43,7 @@ def crowded(tmp_path_factory) -> str:
         privacy=replace(result.privacy, not_private_because=(f"a reason: {HOSTILE}",)),
     )
     with pytest.warns(UserWarning, match="NOT PRIVATE"):
-        tables = nw.synthesize(result, model=clinic, copies=30, plain=True, seed=3)
+        tables = nw.synthesize(result, model=clinic, copies=30, noise_unaware=True, seed=3)
     rng = np.random.default_rng(0)
     real = nw.Table.from_arrays(tables.schema.simulate(rng, 500), tables.schema)
     path = tables.fidelity(tmp_path_factory.mktemp("crowded") / "page.html", unsafe_data=real)
@@ -62,7 +62,7 @@ def test_what_the_tables_are_and_what_they_cost(page, tables):
 
 
 @pytest.mark.parametrize(
-    ("posterior", "plain", "words"),
+    ("posterior", "noise_unaware", "words"),
     [
         ("laplace", False, "the noise-aware posterior."),
         ("averaged", False, "DPVIm's averaged posterior, whose spread is"),
@@ -70,9 +70,9 @@ def test_what_the_tables_are_and_what_they_cost(page, tables):
         ("naive", False, "plain DPVI's posterior, which ignores the privacy noise."),
     ],
 )
-def test_the_posterior_is_called_by_its_name(tables, posterior, plain, words):
-    result = made_result(SCHEMA, asked={"posterior": posterior})
-    made = nw.synthesize(result, model=clinic, copies=2, plain=plain, seed=0)
+def test_the_posterior_is_called_by_its_name(tables, posterior, noise_unaware, words):
+    result = made_result(SCHEMA, request={"posterior": posterior})
+    made = nw.synthesize(result, model=clinic, copies=2, noise_unaware=noise_unaware, seed=0)
     lead = _context(made, measure(tables), False)["lead"]
     assert f"each drawn from one draw of {words}" in lead
     assert f"each from one draw of {words}" in made._readme()
@@ -119,9 +119,9 @@ def test_names_are_escaped_and_nothing_is_fetched(crowded):
 
 def test_one_column_has_no_pairs(tmp_path):
     result = made_result(SCHEMA)
-    asked = result.asked | {"model": "ones", "arguments": ["ill"]}
+    request = replace(result.request, model="ones", arguments=("ill",))
     risk = {"risk": result.draws["risk"]}
-    ones = replace(result, draws=risk, plain=risk, asked=asked)
+    ones = replace(result, draws=risk, noise_unaware=risk, request=request)
     path = nw.synthesize(ones, model=_ones(), copies=4, seed=0).fidelity(tmp_path / "page.html")
     assert "there is no pair" in path.read_text("utf-8")
 

@@ -16,8 +16,8 @@ from synthetic.clinic import clinic
 
 @pytest.fixture(scope="module")
 def doubtful(clinic_result):
-    asked = {**clinic_result.asked, "posterior": "averaged"}
-    result = replace(clinic_result, asked=asked, status=Status.NOT_CONVERGED)
+    request = replace(clinic_result.request, posterior="averaged")
+    result = replace(clinic_result, request=request, status=Status.NOT_CONVERGED)
     with pytest.warns(UserWarning, match="the trace still drifts"):
         return nw.synthesize(result, model=clinic, copies=3, rows=200, seed=1)
 

@@ -45,10 +45,10 @@ def test_one_posterior_draw_a_table(tables, clinic_result):
     posterior = draws.var(0).sum()
     assert posterior > 1.2 * records
     assert spread == pytest.approx(posterior + records, rel=1.0)
-    naive = nw.synthesize(clinic_result, model=clinic, copies=30, plain=True, seed=3)
+    naive = nw.synthesize(clinic_result, model=clinic, copies=30, noise_unaware=True, seed=3)
     assert _share_variance(naive) < 0.7 * spread
     assert "ignores the privacy noise" in repr(naive)
-    asked = replace(clinic_result, asked=clinic_result.asked | {"posterior": "naive"})
+    asked = replace(clinic_result, request=replace(clinic_result.request, posterior="naive"))
     assert "ignores the privacy noise" in repr(nw.synthesize(asked, model=clinic, copies=2))
 
 
@@ -89,7 +89,7 @@ def test_large_tables_are_drawn_in_groups(clinic_result):
 
 
 def test_what_is_compared_with_comes_from_other_draws(tables):
-    others = list(tables.elsewhere(5, ROWS))
+    others = list(tables.further_draws(5, ROWS))
     assert len(others) == 5
     assert all(len(drawn.columns["ward"]) == ROWS for drawn in others)
     assert others[0].moved.keys() == {"visits", "ward", "ill", "score"}
@@ -184,8 +184,8 @@ def test_ready_made_models_are_found_again(clinic_schema):
         "unused_shares": rng.dirichlet([5, 5], (50, 2)),
         "ill_shares": rng.dirichlet([5, 5], (50, 2)),
     }
-    asked = {"model": "mixture(components=2)", "arguments": names}
-    result = made_result(kept, draws=draws, plain=draws, asked=asked)
+    request = {"model": "mixture(components=2)", "arguments": tuple(names)}
+    result = made_result(kept, draws=draws, noise_unaware=draws, request=request)
     table = nw.synthesize(result, copies=2, seed=0)[0]
     assert list(table) == names and len(table) == ROWS
 
@@ -194,7 +194,8 @@ def test_the_model_must_be_the_one_that_was_fitted(clinic_result, clinic_schema)
     with pytest.raises(NoisewiseError, match="'clinic' is a function of yours"):
         nw.synthesize(clinic_result)
     # A result that someone else wrote must not get to run a file here.
-    elsewhere = replace(clinic_result, asked=clinic_result.asked | {"model": "evil.py:clinic"})
+    request = replace(clinic_result.request, model="evil.py:clinic")
+    elsewhere = replace(clinic_result, request=request)
     with pytest.raises(NoisewiseError, match="is a function of yours"):
         nw.synthesize(elsewhere)
     with pytest.raises(NoisewiseError, match="model is 'another', but the result is of"):
@@ -226,8 +227,8 @@ def test_arguments_are_checked(clinic_result):
 
 def test_doubts_travel_with_the_tables(clinic_result, tmp_path):
     """A fit that did not settle says so in the files that go out, not only on the terminal."""
-    asked = {**clinic_result.asked, "posterior": "averaged"}
-    doubtful = replace(clinic_result, status=Status.NOT_CONVERGED, asked=asked)
+    request = replace(clinic_result.request, posterior="averaged")
+    doubtful = replace(clinic_result, status=Status.NOT_CONVERGED, request=request)
     with pytest.warns(UserWarning, match="drifts"):
         tables = nw.synthesize(doubtful, model=clinic, copies=2, seed=1)
     said = (tables.save(tmp_path / "out") / "README.txt").read_text()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of
 from noisewise.covariates import as_declared, covariates_cost
 from noisewise.coverage.groups import Groups, Spec, run_group, split
 from noisewise.coverage.predictions import check_yes_or_no, predict_new_records
@@ -19,8 +19,6 @@ from noisewise.models import BoundModel, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
 from noisewise.posterior import METHODS, check_method, default_method
-
-__all__ = ["coverage"]
 
 
 def coverage(
@@ -44,7 +42,7 @@ def coverage(
     backend: str = "loky",
     group: int | None = None,
     folder: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Coverage:
     """Measure whether the error bars are true: simulated tables only, no row is read.
 
@@ -186,7 +184,7 @@ def _fill(
     size: int | None,
     jobs: int,
     backend: str,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> None:
     """Run every simulated fit that is not there yet; by default as many at once as memory holds."""
     missing = sorted(set(range(simulations)) - groups.done())

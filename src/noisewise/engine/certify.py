@@ -10,8 +10,6 @@ from noisewise.mechanism import Budget, Certificate, Release, issue
 from noisewise.mechanism.certificate import KNOWN_SEED, NOISED_COUNT
 from noisewise.mechanism.counting import count_release, noisy_count
 
-__all__ = ["PublicCount", "certify", "public_count"]
-
 
 @dataclass(frozen=True)
 class PublicCount:
@@ -82,8 +80,5 @@ def certify(
     sources |= more or {}
     reasons = not_private_because
     if not secure:
-        reasons = (
-            *reasons,
-            f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",
-        )
+        reasons = (*reasons, f"insecure_seed={insecure_seed}: whoever knows it can undo the noise")
     return issue(budget, (*releases, *counted), sources, reasons)

@@ -28,8 +28,6 @@ from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_
 if TYPE_CHECKING:
     from jax import Array
 
-__all__ = ["Finished", "block_length", "device_source", "run_secure", "run_simulated"]
-
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
 _WORKERS = 4

@@ -11,8 +11,6 @@ from noisewise.fitting.method import Job
 from noisewise.mechanism import Release
 from noisewise.models import BoundModel
 
-__all__ = ["KnownCovariates", "know_covariates"]
-
 _DRAWS = 4
 """Shapes under which a posterior is read: the likeliest, and others that the noise leaves open."""
 

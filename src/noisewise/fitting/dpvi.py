@@ -18,16 +18,8 @@ from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
-from noisewise.posterior import (
-    FitContext,
-    Outcome,
-    check_method,
-    default_method,
-    infer_pooled,
-)
+from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer_pooled
 from noisewise.trials import reference_rows
-
-__all__ = ["Dpvi"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ class Dpvi:
             check_method(self.chosen_posterior, settings, target.dim)
 
     def _check_posterior(self, bound: BoundModel) -> None:
-        """Whether the model can be read as asked."""
+        """Whether the model can be read as requested."""
         bound.require("averaged_posterior", "DPVI", "fit it with method='dp-sep'")
         if self.chosen_posterior not in (None, "averaged"):
             purpose, instead = f"posterior={self.chosen_posterior!r}", "use posterior='averaged'"
@@ -110,8 +102,8 @@ class Dpvi:
         """One run."""
         (run,) = prepared.runs
         progress = job.progress
-        heard = None if progress is None else lambda done: progress(done, run.steps)
-        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=heard)]
+        on_step = None if progress is None else lambda done: progress(done, run.steps)
+        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=on_step)]
 
     def posterior(
         self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator

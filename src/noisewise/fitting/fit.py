@@ -1,4 +1,4 @@
-"""The whole street in one call: a table and a budget in, a noise-aware posterior out."""
+"""The whole way in one call: a table and a budget in, a noise-aware posterior out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
 from noisewise.engine import certify, public_count
@@ -19,8 +19,6 @@ from noisewise.mechanism import Budget, refuse_double_precision
 from noisewise.models import bind_model
 from noisewise.planning import Plan
 from noisewise.result import Request, Result
-
-__all__ = ["fit"]
 
 
 def fit(
@@ -38,7 +36,7 @@ def fit(
     posterior: str | None = None,
     draws: int = 4000,
     insecure_seed: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 

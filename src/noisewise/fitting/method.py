@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from noisewise._validate import Progress
 from noisewise.data import PrivateRows, PublicSample, Table
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
@@ -17,12 +18,10 @@ from noisewise.models import BoundModel
 from noisewise.posterior import Status
 from noisewise.result import NetworkScaling
 
-__all__ = ["Job", "Method", "Prepared", "Reading", "nominal_count"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """A fit as it was asked for."""
+    """A fit as it was requested."""
 
     bound: BoundModel
     table: Table
@@ -33,7 +32,7 @@ class Job:
     """Share of the budget for the covariates' shape; None is the default."""
     public_sample: PublicSample | None
     insecure_seed: int | None
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,17 +22,6 @@ from noisewise.mechanism.budget import Budget
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation
 
-__all__ = [
-    "Release",
-    "calibrate",
-    "compose",
-    "discretisation",
-    "epsilon_by_renyi",
-    "epsilon_spent",
-    "gaussian_limit",
-    "sampled_limit",
-]
-
 _RELATIVE_TOLERANCE = 2e-6
 _SEARCH_LIMIT = 60
 _LITTLE_NOISE = 2.0

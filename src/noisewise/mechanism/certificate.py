@@ -21,8 +21,6 @@ from noisewise.mechanism.counting import NUMBER_OF_ROWS, count_cost
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["KNOWN_SEED", "NOISED_COUNT", "Certificate", "Verification", "issue", "verify_run"]
-
 NOISED_COUNT = "noised, paid from the budget"
 """Source of a number of rows that was bought."""
 KNOWN_SEED = "a known seed"

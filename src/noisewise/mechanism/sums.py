@@ -26,8 +26,6 @@ from noisewise.mechanism.clipping import Grid
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["SumRelease", "release_sum", "rounded_rows", "sum_grid"]
-
 # Sums are 64-bit here, so the grid can be finer than the fit's 2^16: exact up to 2^43 rows, and a
 # squared norm of up to 2^20 coordinates still fits.
 _POINTS = 2.0**20

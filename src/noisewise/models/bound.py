@@ -17,8 +17,6 @@ from noisewise.models.named import named_model
 from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
 from noisewise.models.target import Target
 
-__all__ = ["BoundModel", "bind_model"]
-
 _NEEDS = {
     "unique_optimum": "a unique optimum",
     "ordered_latents": "latents that mean the same in every fit",

@@ -1,6 +1,6 @@
 """Hyper-parameters from simulation, before a single row is touched."""
 
-from noisewise.planning.first_guess import STEPS, first_guess, summarise
+from noisewise.planning.first_guess import first_guess, summarise
 from noisewise.planning.forecast import Forecast, PlanError
 from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.plan import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings, plan
@@ -8,7 +8,6 @@ from noisewise.planning.plan import SIMULATED, SIMULATED_BOUGHT, Plan, guess_set
 __all__ = [
     "SIMULATED",
     "SIMULATED_BOUGHT",
-    "STEPS",
     "Forecast",
     "Plan",
     "PlanError",

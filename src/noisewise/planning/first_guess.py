@@ -32,16 +32,6 @@ from noisewise.planning.single_release import (
 )
 from noisewise.posterior import LARGEST_MATRIX
 
-__all__ = [
-    "STEPS",
-    "PriorPredictiveSummary",
-    "design",
-    "first_guess",
-    "release_sds",
-    "sampling_rate",
-    "summarise",
-]
-
 STEPS = 4000
 _LARGEST_BATCH = 4000
 _BURN_INS = (0.1, 0.15, 0.2, 0.3)
@@ -127,8 +117,13 @@ def whiten(target: Target, simulated: PriorPredictive, rows: int) -> Whitened:
     frame = whitened_frame(simulated.location, curvature, target.block_sizes())
     assert frame.factor is not None  # it is whitened
     factor = np.asarray(frame.factor, float)
-    gradients, prior = simulated.gradients @ factor, frame.precision(precision)
-    return Whitened(gradients, factor, curvature, precision, prior)
+    return Whitened(
+        gradients=simulated.gradients @ factor,
+        factor=factor,
+        curvature=curvature,
+        precision=precision,
+        prior=frame.precision(precision),
+    )
 
 
 def release_sds(
@@ -152,7 +147,7 @@ def design(
 ) -> Settings:
     """Means-only settings; what is not given is guessed.
 
-    ``caution`` multiplies the early time constants that are allowed for convergence.
+    ``caution`` multiplies the first time constants that are allowed for convergence.
     """
     integer_at_least("steps", steps, 10)
     constants = _time_constants(summary) if time_constants is None else time_constants

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise._pages import write_page_about
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
 from noisewise.covariates import as_declared, covariates_cost
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
@@ -21,13 +21,7 @@ from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import files
-from noisewise.planning.first_guess import (
-    STEPS,
-    design,
-    first_guess,
-    sampling_rate,
-    summarise,
-)
+from noisewise.planning.first_guess import STEPS, design, first_guess, sampling_rate, summarise
 from noisewise.planning.forecast import (
     Forecast,
     PlanError,
@@ -40,8 +34,6 @@ from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.search import DESIGNS, SearchContext, learn_recalibration, search
 from noisewise.trials import Simulator, sep_trial
 
-__all__ = ["SIMULATED", "SIMULATED_BOUGHT", "Plan", "guess_settings", "plan"]
-
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
 SIMULATED_BOUGHT = (
     "simulated from the model's prior and the description of the covariates that was bought"
@@ -51,10 +43,7 @@ WITH_SAMPLE = (
 )
 FITS, RECALIBRATION_FITS = 24, 128
 _SEP_DRAWS, _SEP_SEED = 400, 7
-_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
-    "dpvi": Settings,
-    "dp-sep": SepSettings,
-}
+_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "dp-sep": SepSettings}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,7 +166,7 @@ def plan(
     covariate_share: float | None = None,
     fits: int = FITS,
     recalibrate: int = RECALIBRATION_FITS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Choose clip norm, step sizes, burn-in and the rest by simulation; touches no row.
 
@@ -252,7 +241,14 @@ def plan(
 def guess_settings(
     bound: BoundModel, public_count: int, budget: Budget, steps: int | None
 ) -> Settings:
-    """Settings without a single simulated fit, in seconds: what `fit` does without a plan."""
+    """Settings without a single simulated fit, in seconds: what `fit` does without a plan.
+
+    Args:
+        bound: The model.
+        public_count: The number of rows as everybody may know it.
+        budget: What the fit may spend.
+        steps: Of the fit; None is the model's usual number.
+    """
     if not bound.capabilities.unique_optimum:
         return mixture_guess(bound, public_count, budget, steps)
     return first_guess(bound, public_count, budget, steps=steps or STEPS)
@@ -267,17 +263,17 @@ class Searched(NamedTuple):
 
 
 def _searched(
-    context: SearchContext,
-    steps: int,
-    fits: int,
-    recalibrate: int,
-    progress: Callable[[int, int], None] | None,
+    context: SearchContext, steps: int, fits: int, recalibrate: int, progress: Progress | None
 ) -> Searched:
     """The best design of a search, recalibrated, and what fresh fits said of it."""
     if not fits:
         return Searched(design(context.bound.target, context.summary, steps=steps), None, {})
     total = fits * DESIGNS + recalibrate
-    counted = None if progress is None else _scaled(progress, fits, total)
+
+    def counted(designs: int, _: int) -> None:
+        if progress is not None:
+            progress(designs * fits, total)
+
     trial = search(context, steps=steps, fits=fits, progress=counted)
     if not trial.works:
         raise _nothing_works(context, trial.scores, trial.unsettled)
@@ -290,10 +286,7 @@ def _searched(
 
 
 def _forecast_sep(
-    context: SearchContext,
-    steps: int | None,
-    fits: int,
-    progress: Callable[[int, int], None] | None,
+    context: SearchContext, steps: int | None, fits: int, progress: Progress | None
 ) -> tuple[SepSettings, Scores | None]:
     """DP-SEP's own settings, and what simulated fits say of them."""
     instead = "use linear, logistic or probit, or method='dpvi'"
@@ -318,9 +311,3 @@ def _nothing_works(context: SearchContext, scores: Scores, unsettled: float) -> 
         f"of the best one's {scores.fits} simulated fits {scores.failed} failed and "
         f"{unsettled:.0%} did not settle; {advice}, or narrower priors"
     )
-
-
-def _scaled(
-    progress: Callable[[int, int], None], fits: int, total: int
-) -> Callable[[int, int], None]:
-    return lambda done, _: progress(done * fits, total)

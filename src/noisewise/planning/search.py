@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from noisewise._validate import Progress
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, Target
 from noisewise.planning.first_guess import PriorPredictiveSummary, design
 from noisewise.trials import simulator
-
-__all__ = ["DESIGNS", "SearchContext", "Trial", "learn_recalibration", "search"]
 
 DESIGNS = 5
 _DRAWS = 400
@@ -60,11 +58,7 @@ class Trial(NamedTuple):
 
 
 def search(
-    context: SearchContext,
-    *,
-    steps: int,
-    fits: int,
-    progress: Callable[[int, int], None] | None = None,
+    context: SearchContext, *, steps: int, fits: int, progress: Progress | None = None
 ) -> Trial:
     """The best of a few designs around the first guess; stops early at one that is near the bound.
 

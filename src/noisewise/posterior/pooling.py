@@ -11,8 +11,6 @@ from noisewise.posterior.context import FitContext
 from noisewise.posterior.noise_aware import infer_many
 from noisewise.posterior.status import Outcome
 
-__all__ = ["infer_pooled"]
-
 
 def infer_pooled(
     method: str,

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from noisewise.prediction import is_network, network_outputs
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
-from noisewise.result import Result
-
-__all__ = ["MOST_EFFECTS", "effects_figure"]
+from noisewise.result import Result, network_outputs
 
 MOST_EFFECTS = 12
 _POINTS = 41
@@ -21,15 +18,12 @@ _ROW, _GAP, _TITLE, _BELOW = 150, 34, 26, 36
 
 def effects_figure(result: Result) -> str:
     """Curves with bands, a panel a feature; '' where the result is not a network's."""
-    if not is_network(result) or not np.isfinite(result.draws["first"]).all():
+    if result.request.network is None or not np.isfinite(result.draws["first"]).all():
         return ""
-    curves = [_curve(result, place) for place in range(min(_features(result), MOST_EFFECTS))]
+    features = len(result.request.encoding) - 1
+    curves = [_curve(result, place) for place in range(min(features, MOST_EFFECTS))]
     words = "Line plots: the network's output along each feature, with a 90% band."
     return draw_both("effects", words, lambda width: _draw(curves, width))
-
-
-def _features(result: Result) -> int:
-    return len(result.request.encoding) - 1
 
 
 def _curve(result: Result, place: int) -> dict[str, Any]:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["Result"]
-
 _CHAINS = 4
 
 

@@ -12,13 +12,7 @@ import numpy as np
 from noisewise.data import Rows
 from noisewise.dpsep import SepDesign, SepFit, SepRegression, assemble_phases, finish
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble
-from noisewise.engine import (
-    Run,
-    block_length,
-    device_source,
-    run_phases_simulated,
-    run_simulated,
-)
+from noisewise.engine import Run, block_length, device_source, run_phases_simulated, run_simulated
 from noisewise.mechanism import Mechanism
 from noisewise.models import BoundModel, Target
 from noisewise.posterior import (
@@ -35,8 +29,6 @@ from noisewise.trials.reference import reference_rows
 if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
-
-__all__ = ["Design", "DpviTrial", "SepTrial", "SimulatedPosterior", "dpvi_trial", "sep_trial"]
 
 
 class SimulatedPosterior(NamedTuple):
@@ -160,7 +152,9 @@ def dpvi_trial(
 ) -> DpviTrial:
     """DPVI with these settings under a calibrated mechanism."""
     run = assemble(settings, bound.target, mechanism, public_count)
-    return DpviTrial(bound, settings, run, public_count, posterior)
+    return DpviTrial(
+        bound=bound, settings=settings, run=run, public_count=public_count, posterior=posterior
+    )
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
 
-__all__ = ["SimulatedFits", "Simulator", "simulator"]
-
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
 _GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
 """Widths of groups, few so that little is compiled; a device's cores are busy from these on."""

@@ -22,8 +22,6 @@ from noisewise.studies.core.study import (
     markdown_table,
 )
 
-__all__ = ["READINGS", "Table", "TableResult", "table_cells", "table_parts"]
-
 READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
 
@@ -63,8 +61,8 @@ class Table(Study):
             measures[int(part.variant)] |= outcome.found
             seconds[int(part.variant)][part.method] = outcome.seconds
         ordered = [{name: found[name] for name in options.methods} for found in measures]
-        asked = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
-        return TableResult(self, tuple(ordered), {**asked, **about, "seconds_by_part": seconds})
+        chosen = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
+        return TableResult(self, tuple(ordered), {**chosen, **about, "seconds_by_part": seconds})
 
 
 @dataclass(frozen=True, eq=False)

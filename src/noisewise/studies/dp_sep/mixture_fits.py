@@ -38,31 +38,6 @@ from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import epsilon_spent
 from noisewise.studies.core.study import Options
 
-__all__ = [
-    "CLIPS",
-    "COMPONENTS",
-    "GAMMAS",
-    "LITERAL_CLIP",
-    "METHODS",
-    "NOISE_AWARE",
-    "RADIUS",
-    "ROWS",
-    "SD",
-    "WIDTH",
-    "Fitted",
-    "MixtureTables",
-    "Norms",
-    "Posteriors",
-    "Prepared",
-    "aligned",
-    "divergences",
-    "gibbs",
-    "literal_fits",
-    "mixture_tables",
-    "norms",
-    "prepare",
-]
-
 ROWS, COMPONENTS, WIDTH, SD = 1000, 4, 4, 0.5
 _SWEEPS = 20_000
 _BURN_IN = 1000

@@ -48,8 +48,6 @@ from noisewise.models import Network, Target
 from noisewise.studies.dp_sep.regression_tables import Split
 from noisewise.trials import fit_function
 
-__all__ = ["PRIVATE", "Scores", "fit_splits"]
-
 PRIVATE = ("dp-sep", "dp-vi", "private-line")
 _HIDDEN = 50
 _TAIL = 0.2

@@ -19,22 +19,6 @@ from noisewise.dpvi import Settings, Trace
 from noisewise.studies.core.study import Options
 from noisewise.trials import Fit, fit_table, noise_multipliers, target_for
 
-__all__ = [
-    "RATE",
-    "RULES",
-    "SLOPE",
-    "Cells",
-    "Logistic",
-    "Noise",
-    "Optimum",
-    "budgets_noise",
-    "elbo_gradient",
-    "find_optimum",
-    "fit_budgets",
-    "rule_settings",
-    "softplus",
-]
-
 RULES = ("vanilla", "preconditioned", "natural", "aligned", "aligned_natural")
 RATE = 0.01
 SLOPE = 0.05

@@ -12,8 +12,8 @@ def test_a_result_survives_saving(result, tmp_path):
     back = nw.Result.load(folder)
     assert back.privacy == result.privacy
     assert back.status is result.status
-    assert back.asked == json.loads(json.dumps(result.asked))
-    for group in ("draws", "plain", "trace"):
+    assert back.request.to_dict() == json.loads(json.dumps(result.request.to_dict()))
+    for group in ("draws", "noise_unaware", "trace"):
         ours, theirs = getattr(result, group), getattr(back, group)
         assert ours.keys() == theirs.keys()
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)

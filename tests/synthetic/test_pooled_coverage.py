@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 import noisewise as nw
-from noisewise.models import build_target
-from noisewise.planning import row_view
-from noisewise.planning.trials import simulator
+from noisewise.models import bind_model
+from noisewise.trials import simulator
 from noisewise.synthetic.combining import pool
 from noisewise.synthetic.generator import Generator
 from noisewise.synthetic.origin import Origin
@@ -32,14 +31,13 @@ def coin(x):
 def simulated():
     """Private fits of simulated tables: a generator, the true shares, and posterior draws."""
     schema = nw.Schema((nw.Column(name="x", kind="binary"),), rows=ROWS)
-    view = row_view(coin, schema, None, None, None)
-    target = build_target(coin, view.simulate(np.random.default_rng(0), 4))
+    bound = bind_model(coin, schema, None, None, None)
     # As a quick plan finds them; the curvature of log odds is rows * p (1 - p).
     settings = nw.Settings(
         clip_norm=0.03,
         steps=1000,
-        rate=0.1,
-        boost=4.0,
+        contraction_rate=0.1,
+        initial_step_multiplier=4.0,
         burn_in=0.15,
         location=np.zeros(1),
         curvature=np.array([[0.238 * ROWS]]),
@@ -47,12 +45,12 @@ def simulated():
         prior_precision=np.array([[0.45**-2]]),
     )
     budget = nw.Budget(epsilon=0.3, delta=1e-5)
-    fits = simulator(target, view, settings, ROWS, budget).run(range(FITS), draws=COPIES, seed=7)
+    fits = simulator(bound, settings, ROWS, budget).run(range(FITS), draws=COPIES, seed=7)
     rng = np.random.default_rng(8)
     noise = rng.normal(size=fits.draws.shape)
-    plain = fits.plain_mean[:, None] + fits.plain_sd[:, None] * noise
+    plain = fits.noise_unaware_mean[:, None] + fits.noise_unaware_sd[:, None] * noise
     truth = 1 / (1 + np.exp(-fits.truth[:, 0]))
-    return Generator(target, view), truth, {"aware": fits.draws, "plain": plain}
+    return Generator(bound.target, bound.view), truth, {"aware": fits.draws, "plain": plain}
 
 
 def covered(simulated, which: str) -> int:

@@ -14,14 +14,16 @@ BUDGET = nw.Budget(epsilon=1.0, delta=1e-5)
 
 @pytest.fixture(scope="module")
 def plan():
-    return nw.plan(beta_bernoulli, like=SCHEMA, n=1000, budget=BUDGET, fits=0, steps=400)
+    return nw.plan(beta_bernoulli, schema=SCHEMA, rows=1000, budget=BUDGET, fits=0, steps=400)
 
 
 @pytest.fixture(scope="module")
 def run(plan):
     def go(**options):
         asked = {"simulations": 20, "draws": 100, "seed": 3, "group": 10} | options
-        return nw.coverage(beta_bernoulli, like=SCHEMA, n=1000, budget=BUDGET, plan=plan, **asked)
+        return nw.coverage(
+            beta_bernoulli, schema=SCHEMA, rows=1000, budget=BUDGET, plan=plan, **asked
+        )
 
     return go
 
@@ -114,7 +116,7 @@ def test_covariates_come_from_the_public_sample():
     schema = nw.Schema((*columns, nw.Column(name="y", kind="binary")), rows=1000)
     same = np.random.default_rng(0).normal(size=2000).clip(-3, 3)
     sample = nw.PublicSample({"a": same, "b": same}, schema)
-    options = {"like": schema, "n": 1000, "budget": BUDGET, "target": "y"}
+    options = {"schema": schema, "rows": 1000, "budget": BUDGET, "target": "y"}
     made = nw.plan(logistic(), fits=0, steps=400, public_sample=sample, **options)
     found = nw.coverage(
         logistic(),

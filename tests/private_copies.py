@@ -1,0 +1,252 @@
+"""Copies of private cells in what leaves the house, in every form that a slip would give them.
+
+A cell that was drawn with many random digits is known by them. In text, a number of six digits or
+more is a copy if a cell rounds to it. In arrays, one double or one single is enough; in other
+bytes, where any four would be taken for a single, it is two neighbouring singles or four
+neighbouring halves, in the order of rows or of columns. Columns of codes (categories, yes and no,
+counts) have no such digits: of them, a stretch of 48 cells is known by its order, as integers and
+floats of any width, one-hot, packed into bits, as text, or as the categories' names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+
+STRETCH = 48
+LEAST_DIGITS = 6
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{64,}={0,2}")
+_WIDTHS = ("i1", "i2", "i4", "i8", "f2", "f4", "f8")
+
+
+@dataclass(frozen=True)
+class PrivateCells:
+    """What to look for, made from the rows in all the forms that they are held in."""
+
+    values: np.ndarray
+    """Cells with random digits, as doubles, sorted; with them what is left of them in single and
+    in half precision."""
+    eights: np.ndarray
+    """Eight bytes each: a double, two singles, four halves; both orders of bytes."""
+    stretches: dict[str, bytes]
+    """Of codes, by what they are."""
+    words: dict[str, str]
+    """Of codes as text, one space between two, and of categories' names."""
+
+
+def private_cells(
+    arrays: Iterable[np.ndarray], names: Mapping[str, Iterable[str]] | None = None
+) -> PrivateCells:
+    """Of arrays with records first; ``names`` are the cells of columns that hold words."""
+    values, eights = [np.empty(0)], [np.empty(0, np.uint64)]
+    stretches: dict[str, bytes] = {}
+    words: dict[str, str] = {}
+    for number, array in enumerate(map(np.asarray, arrays)):
+        table = array.reshape(len(array), -1)
+        if table.dtype.kind == "f":
+            values.append(table[_known(table.astype(float))].astype(float))
+            eights += _eights(table)
+        for place, column in enumerate(table.T):
+            if not _is_code(column):
+                continue
+            for name, codes in _as_codes(column):
+                for start, some in _stretches(codes):
+                    label = f"array {number}, column {place}, {name}, from {start}"
+                    words[label] = " ".join(map(str, some.astype(int)))
+                    stretches |= {f"{label}, {k}": v for k, v in _as_bytes(some)}
+    for name, cells in (names or {}).items():
+        for start, some in _stretches(np.asarray(list(cells))):
+            words[f"{name} from {start}"] = " ".join(some)
+    plain = np.concatenate(values)
+    with np.errstate(over="ignore"):
+        coarse = [plain.astype(width).astype(float) for width in (np.float32, np.float16)]
+    every = np.abs(np.concatenate([plain, *coarse]))
+    return PrivateCells(
+        np.unique(every[np.isfinite(every)]), np.unique(np.concatenate(eights)), stretches, words
+    )
+
+
+def _known(values: np.ndarray) -> np.ndarray:
+    """Which have digits to know them by: more than twelve bits, so no small whole numbers, halves,
+    quarters, ..."""
+    leading = np.frexp(values)[0] * 2**12
+    return np.isfinite(values) & (leading != np.rint(leading))
+
+
+def _eights(table: np.ndarray) -> Iterator[np.ndarray]:
+    """As eight bytes, little- and big-endian, along columns and along rows."""
+    exact = table.astype(float)
+    known = _known(exact)
+    for order, (width, count) in product("<>", (("f8", 1), ("f4", 2), ("f2", 4))):
+        with np.errstate(over="ignore"):
+            cells = exact.astype(order + width)
+        for grid, seen in ((cells.T, known.T), (cells, known)):
+            lasts = grid.shape[1] - count + 1
+            for start in range(lasts):
+                some = np.ascontiguousarray(grid[:, start : start + count])
+                fine = seen[:, start : start + count].all(1)
+                yield some[fine].view("<u8").ravel().astype(np.uint64)
+
+
+def _is_code(column: np.ndarray) -> bool:
+    return column.dtype.kind in "biu" or bool(np.all(column == np.rint(column)))
+
+
+def _as_codes(column: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    codes = column.astype(np.int64)
+    yield "codes", codes
+    if 1 <= codes.max() < 10 and codes.min() >= 0:
+        levels = np.arange(codes.max() + 1)
+        hot = (codes[:, None] == levels).astype(np.int64)
+        yield "one-hot", hot.ravel()
+        yield "one-hot without the first", hot[:, 1:].ravel()
+        for level in levels[1:]:
+            yield f"indicator of {level}", hot[:, level]
+
+
+def _stretches(codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Long enough, and with enough in them, not to come about by chance."""
+    for start in range(0, len(codes) - STRETCH + 1, STRETCH // 2):
+        some = codes[start : start + STRETCH]
+        _, counts = np.unique(some, return_counts=True)
+        if STRETCH - counts.max() >= STRETCH // 5:
+            yield start, some
+
+
+def _as_bytes(codes: np.ndarray) -> Iterator[tuple[str, bytes]]:
+    for order, width in product("<>", _WIDTHS):
+        if np.abs(codes).max() < 127:
+            yield order + width, codes.astype(order + width).tobytes()
+    if codes.max() <= 1:
+        for order in ("big", "little"):
+            yield f"bits, {order}", np.packbits(codes.astype(np.uint8), bitorder=order).tobytes()
+
+
+def copies(cells: PrivateCells, content: Mapping[str, bytes]) -> list[str]:
+    """Where cells were found: what and in which content."""
+    found = []
+    for name, blob in content.items():
+        for inner, part, array in _unpacked(name, blob):
+            found += [f"{inner}: {what}" for what in _in_bytes(cells, part)]
+            if array is not None:
+                found += [f"{inner}: {what}" for what in _in_array(cells, array)]
+            else:
+                found += [f"{inner}: {what}" for what in _in_text(cells, part)]
+    return found
+
+
+def files_under(*places: Path) -> dict[str, bytes]:
+    """All files of these folders, and these files."""
+    found = {}
+    for place in places:
+        files = [place] if place.is_file() else [p for p in place.rglob("*") if p.is_file()]
+        found |= {str(path): path.read_bytes() for path in files}
+    return found
+
+
+def _unpacked(name: str, blob: bytes) -> Iterator[tuple[str, bytes, np.ndarray | None]]:
+    """The content, and whatever is packed into it: archives, arrays, base64."""
+    if blob[:6] == b"\x93NUMPY":
+        array = np.load(io.BytesIO(blob), allow_pickle=False)
+        yield name, array.tobytes(), array
+        return
+    if blob[:2] == b"PK":
+        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
+            for member in archive.namelist():
+                yield from _unpacked(f"{name}/{member}", archive.read(member))
+        return
+    opened = _decompressed(blob)
+    if opened is not None:
+        yield from _unpacked(f"{name} (compressed)", opened)
+        return
+    yield name, blob, None
+    for part in _BASE64.findall(blob):
+        try:
+            inner = base64.b64decode(part + b"=" * (-len(part) % 4), validate=True)
+        except binascii.Error:
+            continue
+        yield f"{name} (base64)", inner, None
+
+
+def _decompressed(blob: bytes) -> bytes | None:
+    if blob[:2] == b"\x1f\x8b":
+        return gzip.decompress(blob)
+    if blob[:1] == b"\x78":
+        try:
+            return zlib.decompress(blob)
+        except zlib.error:
+            return None
+    return None
+
+
+def _in_bytes(cells: PrivateCells, blob: bytes) -> Iterator[str]:
+    for shift in range(8):
+        count = (len(blob) - shift) // 8
+        if count > 0 and np.isin(np.frombuffer(blob, "<u8", count, shift), cells.eights).any():
+            yield "bytes of cells"
+            break
+    yield from (what for what, stretch in cells.stretches.items() if stretch in blob)
+
+
+def _in_array(cells: PrivateCells, array: np.ndarray) -> Iterator[str]:
+    if array.dtype.kind == "f":
+        # A half's few digits are found by chance: of those, the bytes of four count.
+        exact = np.abs(array.astype(float))
+        if array.dtype.itemsize > 2 and np.isin(exact[_known(exact)], cells.values).any():
+            yield "a cell"
+    elif array.dtype.kind in "US":
+        yield from _in_text(cells, " ".join(array.ravel().astype(str)).encode())
+
+
+def _in_text(cells: PrivateCells, blob: bytes) -> Iterator[str]:
+    text = blob.decode("utf-8", errors="replace").replace("\N{MINUS SIGN}", "-")
+    tokens = [token for token in _NUMBER.findall(text) if _digits(token) >= LEAST_DIGITS]
+    if tokens and len(cells.values):
+        numbers = np.abs(np.array(tokens, float))
+        reach = np.array([_half_a_unit(token) for token in tokens]) * (1 + 1e-9)
+        after = np.searchsorted(cells.values, numbers - reach)
+        nearest = cells.values[np.minimum(after, len(cells.values) - 1)]
+        hit = np.abs(nearest - numbers) <= reach
+        yield from (f"a cell as {tokens[i]}" for i in np.flatnonzero(hit))
+    spaced = " ".join(re.findall(r"\w+", text))
+    close = "".join(spaced.split())
+    for what, stretch in cells.words.items():
+        if stretch in spaced or stretch.replace(" ", "") in close:
+            yield f"{what}, as text"
+
+
+def _digits(token: str) -> int:
+    return len(re.sub(r"[eE].*|\D", "", token).lstrip("0"))
+
+
+def _half_a_unit(token: str) -> float:
+    """Of the last digit that is written."""
+    mantissa, _, exponent = token.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+
+
+def like(cells: PrivateCells, seed: int) -> PrivateCells:
+    """As many others that lie as close together: what is found of them is found by chance."""
+    rng = np.random.default_rng(seed)
+    values = cells.values.copy()
+    for low, high in pairwise(np.linspace(0, len(values), 33).astype(int)):
+        some = values[low:high]
+        if len(some):
+            values[low:high] = rng.uniform(some[0], some[-1], len(some))
+    # Other low bits, in either order of bytes.
+    noise = rng.integers(1, 2**20, len(cells.eights), dtype=np.uint64)
+    eights = cells.eights ^ (noise << np.uint64(22))
+    return PrivateCells(np.unique(values), np.unique(eights), {}, {})
