@@ -41,7 +41,7 @@ def covariates_cost(
 
 def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
     """The model with its simulated covariates like the shape's."""
-    return bound.with_covariates(shape.simulate(np.random.default_rng(3), _POOL))
+    return bound.with_covariates(shape.simulate(np.random.default_rng(3), _POOL), approximate=True)
 
 
 def as_declared(bound: BoundModel) -> BoundModel:
@@ -49,4 +49,4 @@ def as_declared(bound: BoundModel) -> BoundModel:
     simulated fits, where buying the shape would find just that."""
     simulated = bound.view.schema.simulate(np.random.default_rng(3), _POOL)
     columns = covariate_columns(bound.view, bound.target.generated)
-    return bound.with_covariates({name: simulated[name] for name in columns})
+    return bound.with_covariates({name: simulated[name] for name in columns}, approximate=True)

@@ -32,6 +32,8 @@ class BoundModel:
     model: Callable[..., Any]
     view: RowView
     capabilities: Capabilities
+    approximate: bool = False
+    """Whether simulated covariates come from a noisy description of the data's."""
 
     @cached_property
     def target(self) -> Target:
@@ -56,9 +58,13 @@ class BoundModel:
         or all of them come from a public sample."""
         return self.view.covers(self.target.generated)
 
-    def with_covariates(self, columns: Rows) -> BoundModel:
-        """The same model with simulated covariates taken from these rows, which are public."""
-        found = replace(self, view=replace(self.view, sample=columns))
+    def with_covariates(self, columns: Rows, *, approximate: bool = False) -> BoundModel:
+        """The same model with simulated covariates taken from these rows, which are public.
+
+        ``approximate`` says that they are only like the data's, as a noisy description has them:
+        what depends on more than that must not be trusted.
+        """
+        found = replace(self, view=replace(self.view, sample=columns), approximate=approximate)
         found.__dict__["target"] = self.target  # the model is the same: nothing to look at again
         return found
 

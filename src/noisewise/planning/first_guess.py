@@ -42,11 +42,10 @@ _LEAST_MULTIPLIER = 1.1
 _LEAST_TIME_CONSTANTS = 30.0
 _MOST_TIME_CONSTANTS = 200.0
 _KNOWN, _WIDEST = 0.1, 1.5
-_DISTRUST = 0.1
-"""Share of the simulated clipping bias that may be wrong although records can be simulated."""
+_DISTRUST = {"known": 0.1, "approximate": 1.0, "guessed": 3.0}
+"""Share of the simulated clipping bias that may be wrong, by how covariates are known: it depends
+on all of their distribution. Where they are only guesses, it may be several times as large."""
 _UNCORRECTED = 0.3
-_MORE_DISTRUST = 3.0
-"""Where covariates are guesses, the bias may be several times what is simulated."""
 
 
 class PriorPredictiveSummary(NamedTuple):
@@ -86,12 +85,13 @@ def summarise(
         (releases,) = working.result()
     best = sharpest(releases).covariance
     simulable = bound.simulable
+    covariates = "guessed" if not simulable else "approximate" if bound.approximate else "known"
     return PriorPredictiveSummary(
         rows=rows,
         simulated=simulated,
         precision=precision,
         curvature=curvature,
-        clip=sharpest(releases, slopes, _DISTRUST if simulable else _MORE_DISTRUST),
+        clip=sharpest(releases, slopes, _DISTRUST[covariates]),
         release_sd=np.sqrt(np.diag(factor @ best @ factor.T)),
         simulable=simulable,
         nonlinearity=curved,

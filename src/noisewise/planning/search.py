@@ -11,7 +11,7 @@ from noisewise._validate import Progress
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
-from noisewise.models import BoundModel, Target
+from noisewise.models import BoundModel
 from noisewise.planning.first_guess import PriorPredictiveSummary, design
 from noisewise.trials import simulator
 
@@ -65,7 +65,7 @@ def search(
     All designs see the same simulated tables, so that they are compared and not the tables.
     """
     target, summary = context.bound.target, context.summary
-    options = _options(target, summary, steps)
+    options = _options(context, steps)
     best: Trial | None = None
     for place, choices in enumerate(options):
         settings = design(target, summary, steps=steps, **choices)
@@ -114,12 +114,13 @@ def _corrections(trial: Trial, suspected: np.ndarray) -> np.ndarray:
     return np.where(suspected & (np.abs(estimates) > sigmas * errors), estimates, 0.0)
 
 
-def _options(target: Target, summary: PriorPredictiveSummary, steps: int) -> list[dict[str, float]]:
+def _options(context: SearchContext, steps: int) -> list[dict[str, float]]:
     """Designs in the order in which they are tried: the guess, a longer approach, and around it."""
-    guess = design(target, summary, steps=steps)
+    bound, summary = context.bound, context.summary
+    guess = design(bound.target, summary, steps=steps)
     constants = (guess.contraction_rate or 0.0) * steps
     # Simulated tables cannot tell what tight clipping does to covariates unlike the schema's.
-    tighter = 0.7 if summary.simulable else 1.0
+    tighter = 0.7 if summary.simulable and not bound.approximate else 1.0
     return [
         {},
         {"caution": 1.5},
