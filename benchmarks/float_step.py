@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from noisewise.dpvi.run import stream_chunks
 
 from benchmarks.problems import NOISE_MULTIPLIER, Problem
-from noisewise.dpvi.run import stream_chunks
 from noisewise.mechanism import Chunk, SecureSource
 
 CHUNK_STEPS = 100

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+from noisewise.dpvi.run import BLOCKS
 
 from benchmarks.figure import Figure, from_ratio, milliseconds
 from benchmarks.timing import compare, seconds
 from noisewise.dpvi import BlockSums, Trace
-from noisewise.dpvi.run import BLOCKS
 from noisewise.posterior import exact
 from noisewise.posterior.trace_model import TraceModel, paper_priors
 
