@@ -14,7 +14,7 @@ from people import make_frame, make_schema
 
 # Folders and files.
 _MANY_SHORT_PROGRAMS = {
-    *("dpvi", "estimators", "mechanism", "models"),
+    *("dpvi", "engine", "estimators", "mechanism", "models"),
     *("test_fitting", "test_sep_fitting", "test_sep_models"),
 }
 

@@ -2,24 +2,28 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 import noisewise as nw
+from noisewise.data import PrivateRows
 from noisewise.dpsep import (
     Bounds,
-    Gaussian,
     LinearSite,
     Phase,
+    SepFit,
     SepSettings,
     assemble,
     fit_secure,
+    whitening_cost,
 )
-from noisewise.models import Network, bind
-from noisewise.posterior import Status
-from noisewise.prediction import network_outputs
-from noisewise.sep_fitting import _normals, _target_scale, _Watched
+from noisewise.fitting.method import Job
+from noisewise.fitting.network import _purchases, _target_scale
+from noisewise.models import Network, bind_model
+from noisewise.posterior import SepTrace, Status, read_sep, sep_status
+from noisewise.result import network_outputs
 
 BUDGET = nw.Budget(epsilon=2.0, delta=1e-6)
 ROWS = 3000
@@ -84,8 +88,13 @@ def test_a_linear_fit_is_in_the_targets_units(linear):
         assert abs(found["mean"][name] - value) < 4.5 * found["sd"][name]
         assert found["sd"][name] < 4
     assert linear.status is Status.OK
+<<<<<<< HEAD
     plain = linear.summary(plain=True)
     assert (plain["sd"] < found["sd"]).all()
+=======
+    unaware = linear.summary(noise_unaware=True)
+    assert (unaware["sd"] < found["sd"]).all()
+>>>>>>> 02eb5c0c1d49f68705b51fe4c2cc110aaaf59771
 
 
 @pytest.mark.parametrize(("model", "factor"), [("logistic", 1.0), ("probit", 0.6)])
@@ -113,8 +122,19 @@ def test_the_certificate_counts_everything(linear, network):
 def test_a_declared_target_is_not_bought():
     column = nw.Column(name="pressure", kind="real", bounds=(1000, 1200), mean=1120, sd=15)
     schema = nw.Schema((nw.Column(name="sex", kind="binary"), column))
-    view = bind(Network(2), schema, "pressure")
-    assert _target_scale(np.zeros(10), view, 10, BUDGET, None) == (1120.0, 25.0, ())
+    sex, pressure = np.arange(10) % 2, np.linspace(1100, 1150, 10)
+    job = Job(
+        bound=bind_model(Network(2), schema, "pressure"),
+        table=nw.Table({"sex": sex, "pressure": pressure}, schema),
+        budget=BUDGET,
+        draws=100,
+        steps=None,
+        public_sample=None,
+        insecure_seed=None,
+        progress=None,
+    )
+    assert _target_scale(job, PrivateRows({}), 10) == (1120.0, 25.0)
+    assert _purchases(job) == whitening_cost(BUDGET)  # of the inputs alone
 
 
 def test_a_network_is_saved_reported_and_read_back(network, tmp_path):
@@ -129,7 +149,8 @@ def test_a_network_is_saved_reported_and_read_back(network, tmp_path):
     assert "Neural network of pressure" in page
     assert 'id="effects' in page
     assert "Plain DP-SEP" in page
-    assert json.loads((folder / "result.json").read_text())["asked"]["inputs"]["centre"]
+    written = json.loads((folder / "result.json").read_text())["request"]["network"]
+    assert len(written["input_centre"]) == 2
 
 
 def test_the_network_sees_the_slope(network):
@@ -141,8 +162,12 @@ def test_the_network_sees_the_slope(network):
 @pytest.mark.parametrize(
     ("model", "more", "words"),
     [
-        ("poisson", {"target": "visits"}, "no site for the model poisson"),
-        ("mixture(2)", {"features": ["sex"], "target": "ill"}, "no site for the model mixture"),
+        ("poisson", {"target": "visits"}, "needs a site of the model, and the model poisson"),
+        (
+            "mixture(2)",
+            {"features": ["sex"], "target": "ill"},
+            "a site of the model, and a mixture",
+        ),
         ("linear", {"posterior": "exact"}, "belong to method='dpvi'"),
         ("linear", {"method": "vi"}, "method must be"),
         ("network", {"method": "dpvi"}, "many equal optima"),
@@ -155,7 +180,7 @@ def test_what_cannot_be_fitted_is_refused_before_spending(model, more, words, ta
     def spent(*_, **__):
         raise AssertionError("something was bought")
 
-    monkeypatch.setattr("noisewise.sep_fitting.row_count", spent)
+    monkeypatch.setattr(import_module("noisewise.fitting.fit"), "public_count", spent)
     asked = {"target": "pressure", "features": ["age", "sex"], "method": "dp-sep"} | more
     with pytest.raises(nw.NoisewiseError, match=words):
         nw.fit(model, table, budget=BUDGET, **asked)
@@ -163,30 +188,32 @@ def test_what_cannot_be_fitted_is_refused_before_spending(model, more, words, ta
 
 def test_the_shape_of_the_trace_does_not_tell_the_number_of_rows(monkeypatch):
     """With room for 1000 numbers, 100 rows would be heard every 5 steps, and 300 rows every 3."""
-    monkeypatch.setattr("noisewise.dpsep.run._CHUNK_NUMBERS", 1000)
-    settings = SepSettings(bounds=Bounds(1.0, 1.0), steps=100)
-    mechanism = replace(settings.mechanism(0), noise_multiplier=1.0)
+    monkeypatch.setattr("noisewise.engine.run._CHUNK_NUMBERS", 1000)
+    phase = Phase(LinearSite(1), SepSettings(bounds=Bounds(1.0, 1.0), steps=100))
+    mechanism = replace(phase.mechanism, noise_multiplier=1.0)
+    run = assemble(phase, mechanism, 150, np.zeros(1))
     heard = {100: [], 300: []}
     for rows, ends in heard.items():
         table = {"X": np.ones((rows, 1), np.float32), "y": np.zeros(rows, np.float32)}
-        ready = assemble(LinearSite(1), settings, mechanism, 150, rows, np.zeros(1))
-        fit_secure(ready, table, rows, progress=lambda done, _, ends=ends: ends.append(done))
+        fit_secure([run], PrivateRows(table), progress=ends.append)
     assert heard[100] == heard[300]
 
 
 def test_a_state_that_is_not_finite_is_a_status_not_a_crash():
     site = LinearSite(3)
-    nan = np.full(site.family.packed, np.nan, np.float32)
-    posterior = Gaussian(np.zeros(3), nan, nan)
-    phase = Phase(site, SepSettings(bounds=Bounds(1.0, 1.0)))
-    assert np.isnan(_normals(phase, posterior, 5, np.random.default_rng(0))).all()
+    nan, nothing = np.full(site.family.packed, np.nan, np.float32), np.zeros(0)
+    fit = SepFit(np.zeros(3), nan, nan, nothing, nan, nothing)
+    found = read_sep(site, fit, 100, 5, np.random.default_rng(0))
+    assert np.isnan(found.aware.theta).all() and np.isnan(found.unaware.theta).all()
+    settings = SepSettings(bounds=Bounds(1.0, 1.0))
+    trace = SepTrace(np.zeros((20, 3)), np.arange(20, 401, 20))
+    assert sep_status(trace, settings, found.aware.theta) is Status.DIVERGED
 
 
 def watched(means):
-    found = _Watched(SepSettings(bounds=Bounds(1.0, 1.0), steps=len(means), averaged=0.5), None)
-    for number, mean in enumerate(means):
-        found(number + 1, mean)
-    return found.status(lambda theta: theta, np.random.default_rng(0).normal(0, 0.1, (400, 3)))
+    settings = SepSettings(bounds=Bounds(1.0, 1.0), steps=len(means), averaged=0.5)
+    theta = np.random.default_rng(0).normal(0, 0.1, (400, 3))
+    return sep_status(SepTrace(means, np.arange(1, len(means) + 1)), settings, theta)
 
 
 def test_the_status_tells_noise_from_drift():

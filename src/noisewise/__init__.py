@@ -85,7 +85,7 @@ _PAGES = {
     "Result": ("report", "write_report"),
     "SyntheticTables": ("report.fidelity_page", "write_fidelity_page"),
 }
-register_pages({subject: partial(_load, *home) for subject, home in _PAGES.items()})
+register_pages({subject: partial(_load, *place) for subject, place in _PAGES.items()})
 
 
 class _Package(ModuleType):

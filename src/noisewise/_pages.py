@@ -1,4 +1,4 @@
-"""Who writes the HTML page of an object: a registry, so that no earlier house imports `report`."""
+"""Who writes the HTML page of an object: a registry, so that nothing has to import `report`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["register_pages", "write_page_about"]
-
-Writer = Callable[[Any, Path], Path]
+Writer = Callable[..., Path]
 _WRITERS: dict[str, Callable[[], Writer]] = {}
 
 
@@ -17,6 +15,6 @@ def register_pages(writers: dict[str, Callable[[], Writer]]) -> None:
     _WRITERS.update(writers)
 
 
-def write_page_about(subject: Any, path: str | Path) -> Path:
+def write_page_about(subject: Any, path: str | Path, **options: Any) -> Path:
     """Write one self-contained HTML page about the subject; returns its path."""
-    return _WRITERS[type(subject).__name__]()(subject, Path(path))
+    return _WRITERS[type(subject).__name__]()(subject, Path(path), **options)

@@ -1,4 +1,4 @@
-"""Named-argument checks, and the base of the library's own errors.
+"""Named-argument checks, the base of the library's own errors, and the type of progress reports.
 
 Every check returns the value it was given, as a plain Python number or unchanged, so that it can
 stand in an assignment. Comparisons are written `not value > 0`, never `value <= 0`: NaN fails both,
@@ -9,19 +9,12 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = [
-    "NoisewiseError",
-    "fraction",
-    "integer_at_least",
-    "one_of",
-    "positive",
-    "shown",
-]
-
 _LONGEST_SHOWN = 80
+Progress = Callable[[int, int], None]
+"""Called with what is done, and how much there is to do."""
 
 
 class NoisewiseError(ValueError):

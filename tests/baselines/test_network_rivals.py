@@ -16,11 +16,12 @@ from noisewise.baselines import (
 )
 from noisewise.baselines.network_rivals import negative_elbo
 from noisewise.dpsep import Gaussian, NetworkSite
-from noisewise.dpvi import Vanilla, assemble, run_secure
+from noisewise.dpvi import Vanilla, assemble
 from noisewise.dpvi.rule import Constants
 from noisewise.guides import DiagonalGuide
-from noisewise.mechanism import Budget, Mechanism, Release, issue
+from noisewise.mechanism import Budget, Release, issue
 from noisewise.models import Network, identity_frame
+from tracing import traced
 
 HIDDEN, ROWS = 10, 600
 SITE = NetworkSite(2, HIDDEN)
@@ -92,11 +93,8 @@ def test_the_point_estimate_bends(rows):
 def test_dp_vi_runs_through_the_engine_and_bends(rows, target):
     """Epsilon 20, cryptographic noise: the error is about 0.4 for a line's 1."""
     settings = dp_vi_settings(SITE.start(0), epochs=40)
-    mechanism = Mechanism(
-        clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
-    ).calibrate(Budget(epsilon=20.0, delta=1e-5))
-    ready = assemble(settings, target, mechanism, ROWS, ROWS)
-    trace = run_secure(ready.program, ready.setting, rows, ROWS, ready.initial, ready.schedule)
+    mechanism = settings.mechanism().calibrate(Budget(epsilon=20.0, delta=1e-5))
+    trace = traced(assemble(settings, target, mechanism, ROWS), rows)
     guide = network_guide(jnp.asarray(trace.block_means()[-20:].mean(0)))
     found = SITE.predict(Gaussian(guide.mean, 1 / guide.variance, guide.variance), rows["X"])
     assert rmse(found.mean, rows) < 0.7

@@ -7,7 +7,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.dpsep import Bounds, LinearSite, SepSettings, assemble
+from noisewise.dpsep import Bounds, LinearSite, Phase, SepSettings, assemble
 
 N, WIDTH, NOISE = 200, 3, 0.7
 NO_CLIP = Bounds(math.inf, math.inf, math.inf)
@@ -51,5 +51,5 @@ def quiet(steps: int, natural: bool, **more):
         **more,
     )
     return lambda a_site, rows, initial: assemble(
-        a_site, settings, None, len(rows["y"]), len(rows["y"]), initial
+        Phase(a_site, settings), None, len(rows["y"]), initial
     )

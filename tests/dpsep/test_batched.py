@@ -48,9 +48,9 @@ def test_small_steps_keep_a_network_together():
     rows = {"X": jnp.asarray(X), "y": jnp.asarray(y)}
     phase = network_reference(2, hidden=10, epochs=20)
     network = NetworkSite(2, 10)
-    ready = assemble(network, phase.settings, None, 600, 600, network.start(0))
+    run = assemble(phase, None, 600, network.start(0))
     ways = {
-        "sep": lambda key: fit_unsafe(ready, rows, key),
+        "sep": lambda key: fit_unsafe(run, rows, key),
         "ep": lambda key: ep_in_batches(network, rows, network.start(0), key, epochs=20, batch=2),
         "adf": lambda key: adf_in_batches(network, rows, network.start(0), key, epochs=20, batch=2),
     }

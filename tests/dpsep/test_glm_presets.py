@@ -7,7 +7,8 @@ from scipy import stats
 
 from noisewise.dpsep import (
     RegressionSite,
-    fit_phases_simulated,
+    assemble_phases,
+    fit_simulated,
     glm_phases,
     kept_share,
     phase_mechanisms,
@@ -34,6 +35,7 @@ def test_intervals_of_a_regression_with_unknown_noise_hold():
     design = np.column_stack([np.ones(500), rng.uniform(-1, 1, (500, WIDTH - 1))])
     phases = glm_phases(site, design, steps=200)
     mechanisms = phase_mechanisms(phases, Budget(epsilon=1.0, delta=1e-5))
+    runs = assemble_phases(phases, mechanisms, ROWS, jnp.zeros(WIDTH))
 
     def one(key):
         keys = jax.random.split(key, 5)
@@ -41,9 +43,7 @@ def test_intervals_of_a_regression_with_unknown_noise_hold():
         sd = 0.7 * jnp.exp(0.5 * jax.random.normal(keys[1]))
         X = jax.random.uniform(keys[2], (ROWS, WIDTH), minval=-1, maxval=1).at[:, 0].set(1)
         y = X @ weights + sd * jax.random.normal(keys[3], (ROWS,))
-        table = {"X": X, "y": y}
-        fit = fit_phases_simulated(phases, mechanisms, table, jnp.zeros(WIDTH), keys[4])
-        return weights, sd, fit
+        return weights, sd, fit_simulated(runs, {"X": X, "y": y}, keys[4])
 
     weights, sds, fits = jax.jit(jax.vmap(one))(jax.random.split(jax.random.PRNGKey(0), FITS))
     hits = []

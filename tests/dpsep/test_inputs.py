@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpsep import buy_whitening, scale_by_bounds
+from noisewise.data import PrivateRows
+from noisewise.dpsep import buy_whitening, scale_by_bounds, whitening_cost
 from noisewise.mechanism import Budget, issue
+
+BUDGET = Budget(epsilon=1.0, delta=1e-5)
+
+
+def bought(X, **more):
+    return buy_whitening(PrivateRows({"X": X}), X.shape[1], len(X), BUDGET, **more)
 
 
 def narrow(rows=10_000, seed=0):
@@ -18,7 +25,7 @@ def narrow(rows=10_000, seed=0):
 def test_narrow_directions_come_out_as_wide_as_wide_ones():
     """Epsilon 1; noise is some standard deviations below the limits asserted, over seeds."""
     X = narrow()
-    whitening = buy_whitening(X, len(X), Budget(epsilon=1.0, delta=1e-5), insecure_seed=1)
+    whitening = bought(X, insecure_seed=1)
     before = np.linalg.eigvalsh(np.cov(X[:, :3].T))
     assert before[-1] / before[0] > 1000
     after = np.linalg.eigvalsh(np.cov(whitening(X).T))
@@ -33,16 +40,15 @@ def test_few_rows_keep_their_scale():
     all the same (0.43 without the last factor). Three fixed seeds; over 200 it was 0.7 to 2.3."""
     X = 0.4 * np.random.default_rng(0).standard_normal((1500, 10))
     for seed in range(3):
-        budget = Budget(epsilon=1.0, delta=1e-5)
-        found = buy_whitening(X, len(X), budget, insecure_seed=seed)(X)
+        found = bought(X, insecure_seed=seed)(X)
         assert 0.6 < np.mean(found**2) < 2.5
 
 
 def test_what_it_costs_is_in_the_ledger():
-    budget = Budget(epsilon=1.0, delta=1e-5)
-    whitening = buy_whitening(narrow(500), 500, budget, rounds=3)
+    whitening = bought(narrow(500), rounds=3)
     assert len(whitening.releases) == 3
-    spent = issue(budget, whitening.releases, {})
+    assert whitening.releases == whitening_cost(BUDGET, rounds=3)  # known before it is bought
+    spent = issue(BUDGET, whitening.releases, {})
     assert spent.verify().holds
     assert spent.epsilon_spent < 0.3
 

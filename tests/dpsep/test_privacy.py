@@ -1,7 +1,7 @@
 """What one record can do, and what is accounted for."""
 
 from dataclasses import replace
-from functools import cache
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpsep.regressions import WIDTH, N, site, table
 from noisewise._validate import NoisewiseError
+from noisewise.data import PrivateRows
 from noisewise.dpsep import (
     Bounds,
     Diagonal,
@@ -21,12 +22,12 @@ from noisewise.dpsep import (
     ProbitSite,
     SepSettings,
     assemble,
-    certificate,
-    fit_phases_secure,
+    assemble_phases,
+    fit_secure,
     literal_certificate,
 )
-from noisewise.dpsep.engine import start, step
 from noisewise.dpsep.settings import Rates
+from noisewise.engine import certify, run_phases_secure
 from noisewise.mechanism import Budget, Draws, Mechanism, noisy_sum
 
 ROWS = 5
@@ -51,42 +52,28 @@ def plan_of(bound):
     )
 
 
-@cache
-def compiled(name):
-    """One step with a noiseless release over the first ``count`` records; compiled once."""
-    a_site, columns, _ = SITES[name]
-    program = assemble(a_site, plan_of(1.0), mechanism_of(name), ROWS, ROWS, np.zeros(1)).program
-
-    @jax.jit
-    def run(setting, rate, rows, count, mean):
-        seen = []
-
-        def release(records):
-            still = jnp.zeros(program.released, jnp.int32)
-            draws = Draws(jnp.arange(2 * ROWS) % ROWS, jnp.int32(0), count, still)
-            table_ = {key: rows[key] for key in columns}
-            seen.append(noisy_sum(records, table_, draws, setting.grid, ROWS, 1))
-            return seen[-1]
-
-        after = step(program, setting, start(a_site, mean), rate, release)
-        return seen[0], after
-
-    return run
+@jax.jit
+def one_step(run, rate, rows, count):
+    """A noiseless release over the first ``count`` records, and the state after it."""
+    algorithm, numbers = run.algorithm, run.numbers
+    state = algorithm.init(numbers, run.start)
+    point = algorithm.point(numbers, state, rate, None)
+    still = jnp.zeros(algorithm.released, jnp.int32)
+    draws = Draws(jnp.arange(2 * ROWS) % ROWS, jnp.int32(0), count, still)
+    contributions = partial(algorithm.contributions, numbers, point)
+    total = noisy_sum(contributions, rows, draws, numbers.grid, ROWS, 1)
+    return total, algorithm.update(numbers, state, None, point, rate, total).state
 
 
 def mechanism_of(name):
-    return Mechanism(
-        clip_norm=plan_of(1.0).clip_norm(SITES[name][0].extras),
-        sampling_rate=0.5,
-        steps=2,
-        noise_multiplier=1.0,
-    )
+    return replace(Phase(SITES[name][0], plan_of(1.0)).mechanism, noise_multiplier=1.0)
 
 
 def released(name, rows, count, mean, centred, bound):
-    ready = assemble(SITES[name][0], plan_of(bound), mechanism_of(name), ROWS, ROWS, mean)
-    rate = Rates(*(jnp.asarray(column[int(centred)]) for column in ready.rates))
-    total, after = compiled(name)(ready.setting, rate, rows, count, jnp.asarray(mean))
+    a_site, columns, _ = SITES[name]
+    run = assemble(Phase(a_site, plan_of(bound)), mechanism_of(name), ROWS, jnp.asarray(mean))
+    rate = Rates(*(jnp.asarray(column[int(centred)]) for column in run.schedule))
+    total, after = one_step(run, rate, {key: rows[key] for key in columns}, count)
     return np.asarray(total, float), mechanism_of(name), after
 
 
@@ -128,36 +115,38 @@ def phase(steps=40):
 def test_secure_fits_are_accounted_and_only_seeded_ones_repeat():
     budget = Budget(epsilon=1.0, delta=1e-5)
     phases = (phase(40), phase(20))
-    mechanisms = tuple(replace(one.settings.mechanism(0), noise_multiplier=4.0) for one in phases)
-    seen, means = [], []
-
-    def heard(done, mean):
-        seen.append(done)
-        means.append(mean)
-
-    run = lambda seed: fit_phases_secure(  # noqa: E731
-        phases, mechanisms, table(), N, np.zeros(WIDTH), insecure_seed=seed, progress=heard
-    )
-    first, again, secure, other = run(3), run(3), run(None), run(None)
-    assert np.array_equal(first.mean, again.mean)
-    assert not np.array_equal(secure.mean, other.mean)
+    mechanisms = tuple(replace(one.mechanism, noise_multiplier=4.0) for one in phases)
+    runs, rows = assemble_phases(phases, mechanisms, N, np.zeros(WIDTH)), PrivateRows(table())
+    seen = []
+    fits = [
+        fit_secure(runs, rows, insecure_seed=seed, progress=seen.append)
+        for seed in (3, 3, None, None)
+    ]
+    first, again, secure, other = (fit.mean for fit in fits)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(secure, other)
     once = len(seen) // 4
     assert seen[:once] == sorted(seen[:once]) and seen[-1] == 60
-    assert np.array_equal(means[once - 1], means[2 * once - 1])
-    paper = certificate(budget, mechanisms)
+    every = [run_phases_secure(runs, rows, insecure_seed=3) for _ in range(2)]
+    for one, two in zip(*every, strict=True):
+        assert len(one.records) == 20 and np.array_equal(one.records, two.records)
+    releases = tuple(one.release("sites") for one in mechanisms)
+    paper = certify(budget, releases, settings="by hand", count="declared")
     assert paper.private and paper.verify().holds
     assert paper.epsilon_spent <= 1.0 and sum(line.times for line in paper.releases) == 60
-    assert not certificate(budget, mechanisms, insecure_seed=3).private
+    seeded = certify(budget, releases, settings="by hand", count="declared", insecure_seed=3)
+    assert not seeded.private
 
 
 def test_a_mechanism_that_accounts_something_else_is_refused():
     wrong = Mechanism(clip_norm=1.0, sampling_rate=0.1, steps=40, noise_multiplier=2.0)
     with pytest.raises(NoisewiseError, match="clip_norm is 1, the settings say"):
-        assemble(*phase(), wrong, N, N, np.zeros(WIDTH))
+        assemble(phase(), wrong, N, np.zeros(WIDTH))
     open_ended = SepSettings(bounds=Bounds(float("inf"), 1.0), steps=40, sampling_rate=0.1)
-    right = replace(open_ended.mechanism(0), noise_multiplier=2.0)
+    boundless = Phase(site(), open_ended)
+    right = replace(boundless.mechanism, noise_multiplier=2.0)
     with pytest.raises(NoisewiseError, match="needs finite bounds"):
-        assemble(site(), open_ended, right, N, N, np.zeros(WIDTH))
+        assemble(boundless, right, N, np.zeros(WIDTH))
 
 
 def test_the_papers_algorithm_spends_more_than_it_says():
@@ -165,7 +154,7 @@ def test_the_papers_algorithm_spends_more_than_it_says():
     budget = Budget(epsilon=1.0, delta=1e-5)
     paper = literal_certificate(Diagonal(5), budget, 1.37, epochs=100)
     assert not paper.private
-    assert "not the 1 that was asked for" in paper.not_private_because[0]
+    assert "not the 1 of the budget" in paper.not_private_because[0]
     assert all(reason.startswith("not private") for reason in paper.verify().reasons)
     # sqrt(2 T)/sigma = 10.3: epsilon is about mu^2/2 + 4.27 mu, less a little.
     assert 90 < paper.epsilon_spent < 98

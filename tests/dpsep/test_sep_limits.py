@@ -15,10 +15,11 @@ from noisewise.dpsep import (
     adf,
     assemble,
     ep,
-    fit_phases_simulated,
+    fit_simulated,
     fit_unsafe,
     one_at_a_time,
     random_passes,
+    scale_noise,
 )
 from noisewise.dpsep import SepSettings as Settings
 
@@ -93,15 +94,14 @@ def test_natural_and_centred_forms_share_their_fixed_point():
 def test_clipping_binds_and_a_site_that_is_not_a_number_is_nothing():
     rows = table()
     settings = Settings(bounds=Bounds(0.1, 0.1), sampling_rate=1.0, steps=50, mean_rate=0.5)
-    ready = assemble(site(), settings, None, N, N, np.zeros(WIDTH))
-    clipped = fit_unsafe(ready, rows)
+    run = assemble(Phase(site(), settings), None, N, np.zeros(WIDTH))
+    clipped = fit_unsafe(run, rows)
     assert np.trace(matrix(clipped.precision)) <= WIDTH + 0.1 * N * np.sqrt(WIDTH)
     broken = {"X": rows["X"].copy(), "y": rows["y"].copy()}
     broken["y"][7] = np.nan
     without = {name: np.delete(column, 7, axis=0) for name, column in rows.items()}
     # The same public number of records for both: one of them is not there, or says nothing.
-    gone = fit_unsafe(assemble(site(), settings, None, N, N, np.zeros(WIDTH)), without)
-    silent = fit_unsafe(ready, broken)
+    gone, silent = fit_unsafe(run, without), fit_unsafe(run, broken)
     assert np.allclose(silent.mean, gone.mean, atol=1e-6)
     assert np.allclose(silent.precision, gone.precision, atol=1e-5)
     for method in (ep, adf):
@@ -113,15 +113,15 @@ def test_many_budgets_share_one_program():
     """The noise times a factor is the noise of a mechanism with that much less, to a grid's step:
     same key, same normals."""
     rows = {name: jnp.asarray(column) for name, column in table().items()}
-    settings = Settings(bounds=Bounds(20.0, 60.0), sampling_rate=0.5, steps=8, wander=np.inf)
-    phases = (Phase(site(), settings),)
-    loud, calm = (replace(settings.mechanism(0), noise_multiplier=noise) for noise in (0.8, 0.2))
+    settings = Settings(
+        bounds=Bounds(20.0, 60.0), sampling_rate=0.5, steps=8, max_dispersion=np.inf
+    )
+    phase = Phase(site(), settings)
+    loud, calm = (replace(phase.mechanism, noise_multiplier=noise) for noise in (0.8, 0.2))
 
     def fit(mechanism):
-        start, key = jnp.zeros(WIDTH), jax.random.PRNGKey(0)
-        return jax.jit(
-            lambda factor: fit_phases_simulated(phases, (mechanism,), rows, start, key, factor).mean
-        )
+        run, key = assemble(phase, mechanism, N, jnp.zeros(WIDTH)), jax.random.PRNGKey(0)
+        return jax.jit(lambda factor: fit_simulated([scale_noise(run, factor)], rows, key).mean)
 
     any_budget = fit(loud)
     quarter = np.asarray(any_budget(0.25))

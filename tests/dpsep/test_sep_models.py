@@ -7,11 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.baselines import dp_em, private_line
-from noisewise.dpsep import (
-    fit_phases_simulated,
-    mixture_phases,
-    phase_mechanisms,
-)
+from noisewise.dpsep import assemble_phases, fit_simulated, mixture_phases, phase_mechanisms
 from noisewise.mechanism import Budget
 
 SD = 0.5
@@ -27,6 +23,10 @@ def distance(means):
     return min(np.linalg.norm(means[list(order)] - CENTRES) for order in permutations(range(3)))
 
 
+def em(X, start, budget, **more):
+    return dp_em(X, start, sd=SD, budget=budget, public_count=len(X), **more)
+
+
 def test_a_private_mixture_finds_its_clusters_and_beats_em():
     """Epsilon 2, four starts. Fixed seeds. A posterior sd of one mean is 0.03, noise adds about
     0.05 each over nine of them; a component on the wrong cluster is off by more than 1.5."""
@@ -37,7 +37,8 @@ def test_a_private_mixture_finds_its_clusters_and_beats_em():
     tables = np.stack([mixture(seed) for seed in range(4)])
 
     def one(X, start, key):
-        return fit_phases_simulated(phases, mechanisms, {"X": X}, start, key)
+        runs = assemble_phases(phases, mechanisms, len(X), start)
+        return fit_simulated(runs, {"X": X}, key)
 
     keys = jax.random.split(jax.random.PRNGKey(2), 4)
     fits = jax.jit(jax.vmap(one))(jnp.asarray(tables), jnp.asarray(starts), keys)
@@ -45,15 +46,17 @@ def test_a_private_mixture_finds_its_clusters_and_beats_em():
     assert np.median(ours) < 0.5
     rivals = []
     for X, start in zip(tables, starts, strict=True):
-        fit = dp_em(X, start.reshape(3, 3), sd=SD, radius=3.5, budget=budget, insecure_seed=1)
+        fit = em(X, start.reshape(3, 3), budget, radius=3.5, insecure_seed=1)
         rivals.append(distance(fit.means))
-    assert fit.certificate.verify().reasons == ("not private: the noise comes from a seed",)
+    assert fit.certificate.verify().reasons == (
+        "not private: insecure_seed=1: whoever knows it can undo the noise",
+    )
     assert np.median(ours) < np.median(rivals)
 
 
 def test_em_without_much_noise_is_em():
     budget = Budget(epsilon=30.0, delta=1e-5)
-    fit = dp_em(mixture(0), CENTRES + 0.2, sd=SD, radius=6.0, budget=budget, insecure_seed=0)
+    fit = em(mixture(0), CENTRES + 0.2, budget, radius=6.0, insecure_seed=0)
     assert distance(fit.means) < 0.15
     assert np.all(fit.variances < 2 * SD**2 / (1000 / 3))
 

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpvi.gradients import numbers_of, one_gradient
 from noisewise._validate import NoisewiseError
 from noisewise.dpvi import (
     Aligned,
     AlignedNatural,
     Constants,
+    Dpvi,
     MeansOnly,
     Natural,
     Preconditioned,
-    Program,
-    Setting,
     Settings,
     Vanilla,
     assemble,
+    noise_variance,
 )
-from noisewise.dpvi.run import _gradient
 from noisewise.guides import DiagonalGuide
 from noisewise.mechanism import Draws, Mechanism, Passes, clipped_sum, make_grid
 from noisewise.models import build_target, identity_frame, logistic
@@ -45,7 +45,7 @@ def table(seed=0):
 
 TARGET = build_target(logistic(), {name: column[:4] for name, column in table().items()})
 ROWS = TARGET.prepare(table(), identity_frame(DIM))
-GRADIENT = jax.jit(_gradient, static_argnums=0)
+EVERYONE = Passes(N, 1)
 
 
 def constants(rule, beta=7.0):
@@ -53,19 +53,10 @@ def constants(rule, beta=7.0):
     return Constants(identity_frame(rule.target.dim), precondition, jnp.ones(rule.target.dim))
 
 
-def program_and_setting(rule, clip_norm, sampling_rate=1.0, clip_prior=False, noise=1.0):
+def numbers_for(rule, clip_norm, noise=1.0):
     grid = make_grid(clip_norm, rule.released, N, noise)
-    setting = Setting(
-        constants(rule),
-        grid,
-        jnp.full(rule.released, noise * grid.points),
-        sampling_rate,
-        float(N),
-        jnp.ones(()),
-        jnp.ones(()),
-        jnp.inf,
-    )
-    return Program(rule, 1, Passes(N, 1), 0, clip_prior), setting
+    noise_scale = jnp.full(rule.released, noise * grid.points)
+    return numbers_of(constants(rule), grid, noise_scale, public_count=N)
 
 
 def everyone(noise):
@@ -114,9 +105,9 @@ def test_noiseless_gradient_is_the_negative_elbos(rule_class, scale_map, of, cli
     guide = DiagonalGuide(DIM, scale_map, of)
     rule = rule_class(TARGET, guide)
     parameters, key = jnp.concatenate([MEANS, FREE]), jax.random.PRNGKey(4)
-    program, setting = program_and_setting(rule, 60.0, clip_prior=clip_prior)
-    silence = jnp.zeros(rule.released, jnp.int32)
-    found = GRADIENT(program, setting, ROWS, parameters, key, everyone(silence))
+    algorithm, numbers = Dpvi(rule, 1, clip_prior=clip_prior), numbers_for(rule, 60.0)
+    draws = everyone(jnp.zeros(rule.released, jnp.int32))
+    found = one_gradient(algorithm, EVERYONE, numbers, ROWS, parameters, key, draws)
     noise = jax.random.normal(key, (1, DIM))
     expected = np.asarray(negative_elbo_gradient(guide, parameters, noise), float)
     # Every record is rounded to the grid: at most half a step each, times what follows.
@@ -163,14 +154,15 @@ def test_proposition_3_1_scales_are_the_means_times_the_draw(scale_map, of):
 
 
 @partial(jax.jit, static_argnums=0)
-def noisy_scale_gradients(program, setting, parameters, seed):
+def noisy_scale_gradients(algorithm, numbers, parameters, seed):
     """4000 of them, with draws and noise of their own: one program for each rule and map."""
 
     def one(key):
         key_guide, key_noise = jax.random.split(key)
-        shock = setting.noise_scale * jax.random.normal(key_noise, setting.noise_scale.shape)
+        shock = numbers.noise_scale * jax.random.normal(key_noise, numbers.noise_scale.shape)
         draws = everyone(jnp.rint(shock).astype(jnp.int32))
-        return _gradient(program, setting, ROWS, parameters, key_guide, draws)[DIM:]
+        found = one_gradient(algorithm, EVERYONE, numbers, ROWS, parameters, key_guide, draws)
+        return found[DIM:]
 
     return jax.vmap(one)(jax.random.split(jax.random.PRNGKey(seed), 4000))
 
@@ -196,8 +188,8 @@ def test_theorem_3_1_aligned_scales_are_less_noisy(free, wider, sigma, scale_map
     parameters, narrow = jnp.concatenate([MEANS, free]), 8.0  # no record's gradient is longer
     variances = {}
     for rule, clip in ((Vanilla(TARGET, guide), wider * narrow), (Aligned(TARGET, guide), narrow)):
-        program, setting = program_and_setting(rule, clip, noise=sigma)
-        found = noisy_scale_gradients(program, setting, parameters, seed)
+        numbers = numbers_for(rule, clip, noise=sigma)
+        found = noisy_scale_gradients(Dpvi(rule, 1), numbers, parameters, seed)
         variances[rule.name] = np.asarray(found, float).var(0)
     expected = sigma**2 * ((wider * narrow) ** 2 - (slope * narrow) ** 2)
     found = variances["vanilla"] - variances["aligned"]
@@ -209,13 +201,13 @@ def test_theorem_3_1_aligned_scales_are_less_noisy(free, wider, sigma, scale_map
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def sums_with_and_without_one(rule, clip_prior, setting, parameters, noise, rows):
-    public = rule.public_gradient(setting.constants, parameters, noise)
+def sums_with_and_without_one(rule, clip_prior, numbers, parameters, noise, rows):
+    public = rule.public_gradient(numbers.constants, parameters, noise)
     share = public / N if clip_prior else 0.0
-    gradients = rule.record_gradients(setting.constants, parameters, noise, rows, share)
+    gradients = rule.record_gradients(numbers.constants, parameters, noise, rows, share)
     everybody = jnp.ones(N, bool)
-    without = clipped_sum(gradients, everybody.at[0].set(False), setting.grid)
-    return clipped_sum(gradients, everybody, setting.grid), without
+    without = clipped_sum(gradients, everybody.at[0].set(False), numbers.grid)
+    return clipped_sum(gradients, everybody, numbers.grid), without
 
 
 @pytest.mark.parametrize("rule_class", [Aligned, AlignedNatural, Natural])
@@ -224,12 +216,12 @@ def sums_with_and_without_one(rule, clip_prior, setting, parameters, noise, rows
 def test_one_record_moves_what_is_released_by_at_most_the_clip_norm(rule_class, clip_prior, size):
     rule = rule_class(TARGET, DiagonalGuide(DIM))
     assert rule.released == (2 * DIM if rule_class is Natural else DIM)
-    _, setting = program_and_setting(rule, 0.7, clip_prior=clip_prior)
+    numbers = numbers_for(rule, 0.7)
     parameters = jnp.concatenate([MEANS, FREE])
     noise = jax.random.normal(jax.random.PRNGKey(0), (1, 3))
     rows = {**ROWS, "X": ROWS["X"].at[0].multiply(size)}
-    with_it, without = sums_with_and_without_one(rule, clip_prior, setting, parameters, noise, rows)
-    moved = np.asarray(with_it - without, float) * 0.7 / setting.grid.points
+    with_it, without = sums_with_and_without_one(rule, clip_prior, numbers, parameters, noise, rows)
+    moved = np.asarray(with_it - without, float) * 0.7 / numbers.grid.points
     assert moved.shape == (rule.released,)
     assert np.linalg.norm(moved) <= 0.7
 
@@ -244,20 +236,27 @@ def test_several_draws_cannot_be_aligned():
 
 
 @pytest.mark.parametrize("rule", ["natural", "aligned", "aligned_natural", "vanilla"])
-@pytest.mark.parametrize("step", [{"step_factor": 2.0}, {"rate": 0.01}, {"learning_rate": 1e-3}])
+@pytest.mark.parametrize(
+    "step", [{"step_factor": 2.0}, {"contraction_rate": 0.01}, {"learning_rate": 1e-3}]
+)
 def test_assembled_shapes_fit_what_is_released(rule, step):
     asked = Settings(
-        clip_norm=0.5, rule=rule, steps=100, prior_precision=np.eye(DIM), boost=3.0, **step
+        clip_norm=0.5,
+        rule=rule,
+        steps=100,
+        prior_precision=np.eye(DIM),
+        initial_step_multiplier=3.0,
+        **step,
     )
     mechanism = Mechanism(clip_norm=0.5, sampling_rate=0.1, steps=100, noise_multiplier=2.0)
-    ready = assemble(asked, TARGET, mechanism, N, N)
+    run = assemble(asked, TARGET, mechanism, N)
     released = DIM if rule.startswith("aligned") else 2 * DIM
-    assert ready.noise_variance.tolist() == [1.0] * released
-    assert ready.setting.noise_scale.shape == (released,)
-    for part in (ready.setting.step_size, ready.setting.early, ready.setting.limit):
+    assert noise_variance(run).tolist() == [1.0] * released
+    assert run.numbers.noise_scale.shape == (released,)
+    for part in (run.numbers.step_size, run.numbers.warm_up_exponent, run.numbers.limit):
         assert part.shape == (2 * DIM,)
-    assert ready.initial.shape == (2 * DIM,)
-    assert (ready.program.optimiser is not None) == ("learning_rate" in step)
+    assert run.start.shape == (2 * DIM,)
+    assert (run.algorithm.optimiser is not None) == ("learning_rate" in step)
 
 
 def test_means_only_has_nothing_outside_the_clip():

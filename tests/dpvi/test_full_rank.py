@@ -15,12 +15,13 @@ from noisewise.dpvi import (
     Settings,
     Vanilla,
     assemble,
-    run_secure,
+    noise_variance,
 )
 from noisewise.guides import DiagonalGuide, FullRankGuide
 from noisewise.mechanism import Mechanism
 from noisewise.models import build_target, identity_frame
 from noisewise.posterior import FitContext, infer
+from tracing import traced
 
 DIM, N = 3, 400
 MAPS = ("softplus", "exp")
@@ -154,12 +155,9 @@ def fitted(rule, guide, **more):
         **more,
     )
     mechanism = Mechanism(clip_norm=8.0, sampling_rate=0.2, steps=4000, noise_multiplier=0.05)
-    ready = assemble(asked, TARGET, mechanism, N, N)
-    rows = TARGET.prepare(ROWS, ready.frame)
-    trace = run_secure(
-        ready.program, ready.setting, rows, N, ready.initial, ready.schedule, insecure_seed=1
-    )
-    context = FitContext.of(ready, asked)
+    run = assemble(asked, TARGET, mechanism, N)
+    trace = traced(run, TARGET.prepare(ROWS, run.numbers.constants.frame), insecure_seed=1)
+    context = FitContext.of(run, asked)
     return infer("averaged", trace, context, 4000, np.random.default_rng(0)), trace
 
 
@@ -190,11 +188,11 @@ def test_what_is_released_is_the_means_alone_under_aligned():
     mechanism = Mechanism(clip_norm=1.0, sampling_rate=0.1, steps=100, noise_multiplier=2.0)
     for rule, released in (("aligned", DIM), ("vanilla", DIM + 6)):
         asked = Settings(clip_norm=1.0, rule=rule, guide="full_rank", steps=100, learning_rate=1e-3)
-        ready = assemble(asked, TARGET, mechanism, N, N)
-        assert ready.setting.noise_scale.shape == (released,)
-        assert ready.initial.shape == (DIM + 6,)
-        assert (ready.initial[2 * DIM :] == 0).all()
-        assert ready.noise_variance.shape == (released,)
+        run = assemble(asked, TARGET, mechanism, N)
+        assert run.numbers.noise_scale.shape == (released,)
+        assert run.start.shape == (DIM + 6,)
+        assert (run.start[2 * DIM :] == 0).all()
+        assert noise_variance(run).shape == (released,)
 
 
 def test_the_noise_aware_posterior_reads_a_slope_preconditioned_trace():
@@ -209,8 +207,8 @@ def test_the_noise_aware_posterior_reads_a_slope_preconditioned_trace():
         full_curvature=False,
     )
     mechanism = Mechanism(clip_norm=8.0, sampling_rate=0.2, steps=4000, noise_multiplier=0.05)
-    ready = assemble(asked, TARGET, mechanism, N, N)
-    outcome = infer("exact", trace, FitContext.of(ready, asked), 500, np.random.default_rng(0))
+    run = assemble(asked, TARGET, mechanism, N)
+    outcome = infer("exact", trace, FitContext.of(run, asked), 500, np.random.default_rng(0))
     assert outcome.averaged is not None
     assert np.isfinite(outcome.draws).all()
 

@@ -12,8 +12,8 @@ from numpyro import handlers
 from numpyro.infer import Trace_ELBO
 from numpyro.infer.autoguide import AutoDiagonalNormal
 
-from noisewise.dpvi import Constants, MeansOnly, Preconditioned, Program, Setting, Vanilla
-from noisewise.dpvi.run import _gradient
+from dpvi.gradients import numbers_of, one_gradient
+from noisewise.dpvi import Constants, Dpvi, MeansOnly, Preconditioned, Vanilla
 from noisewise.guides import DiagonalGuide
 from noisewise.mechanism import Draws, Passes, make_grid
 from noisewise.models import build_target, identity_frame, logistic
@@ -118,12 +118,10 @@ def test_the_mechanism_adds_nothing_when_clip_and_noise_are_off(name, clip_prior
     # A clip norm no record reaches; the grid then resolves a gradient to clip / 2^16.
     grid = make_grid(200.0, rule.released, n, 1.0)
     draws = Draws(jnp.arange(n), jnp.int32(0), jnp.int32(n), jnp.zeros(rule.released, jnp.int32))
-    setting = Setting(
-        used, grid, jnp.zeros(rule.released), 1.0, float(n), jnp.ones(()), jnp.ones(()), jnp.inf
-    )
-    program = Program(rule, PARTICLES, Passes(n, 1), 0, clip_prior)
+    numbers = numbers_of(used, grid, jnp.zeros(rule.released), public_count=n)
+    algorithm = Dpvi(rule, PARTICLES, clip_prior=clip_prior)
     batch = target.prepare(rows, used.frame)
-    found = jax.jit(_gradient, static_argnums=0)(program, setting, batch, parameters, key, draws)
+    found = one_gradient(algorithm, Passes(n, 1), numbers, batch, parameters, key, draws)
     noise = jax.random.normal(key, (PARTICLES, target.dim))
     expected = full_gradient(rule, used, parameters, noise, batch)
     rounding = n * 0.5 * 200.0 / 2**16

@@ -1,13 +1,15 @@
 """Optimisers from settings."""
 
+import jax
 import numpy as np
 import pytest
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpvi import Settings, assemble, run_secure
+from noisewise.dpvi import Settings, assemble
 from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.mechanism import Mechanism
 from noisewise.models import build_target, logistic
+from tracing import traced
 
 N = 300
 
@@ -21,47 +23,40 @@ def ready(**more):
     target = build_target(logistic(), {name: column[:4] for name, column in rows.items()})
     settings = Settings(clip_norm=0.5, rule="aligned", steps=100, **more)
     mechanism = Mechanism(clip_norm=0.5, sampling_rate=0.1, steps=100, noise_multiplier=2.0)
-    found = assemble(settings, target, mechanism, N, N)
-    return found, target.prepare(rows, found.frame)
+    found = assemble(settings, target, mechanism, N)
+    return found, target.prepare(rows, found.numbers.constants.frame)
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd", "adagrad", "rmsprop"])
 def test_settings_name_the_optimiser(name):
-    assembly, rows = ready(learning_rate=1e-3, optimiser=name)
-    trace = run_secure(
-        assembly.program,
-        assembly.setting,
-        rows,
-        N,
-        assembly.initial,
-        assembly.schedule,
-        insecure_seed=0,
-    )
+    run, rows = ready(learning_rate=1e-3, optimiser=name)
+    trace = traced(run, rows, insecure_seed=0)
     assert np.isfinite(trace.last).all()
-    assert (trace.last != assembly.initial).all()
+    assert (trace.last != run.start).all()
 
 
 def test_equal_settings_make_equal_programs():
     first, second = ready(learning_rate=1e-3)[0], ready(learning_rate=1e-3)[0]
-    assert first.program == second.program
-    assert hash(first.program) == hash(second.program)
-    assert first.program != ready(learning_rate=2e-3)[0].program
-    assert ready(step_factor=1.0)[0].program.optimiser is None
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    assert first.algorithm == second.algorithm
+    assert hash(first.algorithm) == hash(second.algorithm)
+    assert first.algorithm != ready(learning_rate=2e-3)[0].algorithm
+    assert ready(step_factor=1.0)[0].algorithm.optimiser is None
     assert build_optimiser("adam", 1e-3) is build_optimiser("adam", 1e-3)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"learning_rate": 1e-3, "rate": 0.1}, "exactly one of rate"),
-        ({"learning_rate": 1e-3, "step_factor": 1.0}, "exactly one of rate"),
-        ({}, "exactly one of rate"),
+        ({"learning_rate": 1e-3, "contraction_rate": 0.1}, "exactly one of contraction_rate"),
+        ({"learning_rate": 1e-3, "step_factor": 1.0}, "exactly one of contraction_rate"),
+        ({}, "exactly one of contraction_rate"),
         ({"learning_rate": -1.0}, "learning_rate must be"),
         ({"learning_rate": 1e-3, "optimiser": "adma"}, "such as 'adam'.*got 'adma'"),
         ({"learning_rate": 1e-3, "optimiser": "polyak_sgd"}, "such as 'adam'"),  # wants the loss
         ({"learning_rate": 1e-3, "optimiser": "clip"}, "such as 'adam'"),  # goes uphill
-        ({"rate": 0.1, "optimiser": "sgd"}, "needs a learning_rate"),
-        ({"rate": 0.1, "slope_threshold": 0.0}, "slope_threshold must be"),
+        ({"contraction_rate": 0.1, "optimiser": "sgd"}, "needs a learning_rate"),
+        ({"contraction_rate": 0.1, "slope_threshold": 0.0}, "slope_threshold must be"),
     ],
 )
 def test_wrong_optimisers_get_one_line(wrong, message):

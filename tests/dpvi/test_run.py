@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,11 +12,11 @@ from noisewise.dpvi import (
     decaying_schedule,
     heuristic_step,
     merge,
-    run_secure,
-    run_simulated,
 )
-from noisewise.mechanism import DeviceSource, Mechanism
+from noisewise.engine import device_source, run_simulated
+from noisewise.mechanism import Mechanism
 from noisewise.models import build_target, logistic
+from tracing import traced
 
 N, WIDTH = 600, 3
 
@@ -28,23 +27,20 @@ def table(zero=False):
     return {"X": 0 * X if zero else X, "y": rng.integers(0, 2, N).astype(np.float32)}
 
 
-def assembly(rule="means_only", steps=400, rows=None, full=True, **more):
+def ready(rule="means_only", steps=400, rows=None, full=True, keep_steps=False, **more):
     rows = rows or table()
     target = build_target(logistic(), {name: column[:4] for name, column in rows.items()})
-    own = {"rate": 0.02, "curvature": np.eye(WIDTH) * N / 5} if rule == "means_only" else {}
-    own = own or {"step_factor": 1.0}
+    own = {"step_factor": 1.0}
+    if rule == "means_only":
+        own = {"contraction_rate": 0.02, "curvature": np.eye(WIDTH) * N / 5}
     if rule == "preconditioned":
         own["precondition"] = 20.0
     settings = Settings(
         clip_norm=0.5, sampling_rate=0.1, steps=steps, rule=rule, full_curvature=full, **own, **more
     )
     mechanism = Mechanism(clip_norm=0.5, sampling_rate=0.1, steps=steps, noise_multiplier=2.0)
-    ready = assemble(settings, target, mechanism, N, N)
-    return ready, target.prepare(rows, ready.frame)
-
-
-def run(ready, rows, **more):
-    return run_secure(ready.program, ready.setting, rows, N, ready.initial, ready.schedule, **more)
+    run = assemble(settings, target, mechanism, N, keep_steps=keep_steps)
+    return run, target.prepare(rows, run.numbers.constants.frame)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +57,10 @@ def run(ready, rows, **more):
     ],
 )
 def test_block_sums_are_the_full_traces_statistics(rule, full, steps):
-    ready, rows = assembly(rule, steps=steps, full=full)
-    whole = run(ready, rows, insecure_seed=1, keep_steps=True)
+    run, rows = ready(rule, steps=steps, full=full, keep_steps=True)
+    whole = traced(run, rows, insecure_seed=1)
     assert whole.block_count <= 100
-    trace = whole.leading(ready.program.rule.observed)
+    trace = whole.leading(run.algorithm.rule.observed)
     for burn_in in (0, 30):
         stats_ = trace.statistics(burn_in)
         first = int(np.asarray(trace.blocks.count)[:burn_in].sum())
@@ -86,8 +82,8 @@ def test_block_sums_are_the_full_traces_statistics(rule, full, steps):
 
 
 def test_long_runs_keep_at_most_a_hundred_blocks():
-    ready, rows = assembly(steps=12_300)
-    trace = run(ready, rows, insecure_seed=1)
+    run, rows = ready(steps=12_300)
+    trace = traced(run, rows, insecure_seed=1)
     assert trace.block_count <= 100
     assert np.asarray(trace.blocks.count).sum() == 12_300
     assert trace.full is None
@@ -95,10 +91,10 @@ def test_long_runs_keep_at_most_a_hundred_blocks():
 
 def test_released_noise_has_the_accounted_variance():
     """All-zero rows: gradient minus the prior's is the noise. Chi-square, fixed seed, 1e-6."""
-    ready, rows = assembly(rows=table(zero=True), steps=2000, guide_draws=1)
-    trace = run(ready, rows, insecure_seed=5, keep_steps=True)
+    run, rows = ready(rows=table(zero=True), steps=2000, guide_draws=1, keep_steps=True)
+    trace = traced(run, rows, insecure_seed=5)
     # The prior's gradient is linear in the parameters and its draw noise is far below the DP noise.
-    factor = np.asarray(ready.frame.factor, float)
+    factor = np.asarray(run.numbers.constants.frame.factor, float)
     prior = 0.1 * trace.full.parameters.astype(float) @ (factor.T @ factor)
     noise = (trace.full.gradients - prior) / (2.0 * 0.5)
     p = stats.chi2.sf((noise**2).sum(), noise.size)
@@ -107,39 +103,33 @@ def test_released_noise_has_the_accounted_variance():
 
 
 def test_seeded_runs_repeat_and_secure_runs_do_not():
-    ready, rows = assembly(steps=100)
-    assert np.array_equal(
-        run(ready, rows, insecure_seed=3).last, run(ready, rows, insecure_seed=3).last
-    )
-    assert not np.array_equal(run(ready, rows).last, run(ready, rows).last)
+    run, rows = ready(steps=100)
+    first, again = (traced(run, rows, insecure_seed=3).last for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(traced(run, rows).last, traced(run, rows).last)
 
 
 def test_progress_counts_up_to_the_last_step():
-    ready, rows = assembly(steps=137)
+    run, rows = ready(steps=137)
     seen = []
-    run(ready, rows, insecure_seed=0, progress=seen.append)
+    traced(run, rows, insecure_seed=0, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 137
 
 
 def test_simulated_runs_vmap_and_match_the_secure_law():
     """Tail means of 40 simulated fits against the optimum: z-scores within five, fixed key."""
-    ready, rows = assembly(steps=1000)
-    source = DeviceSource(N, 0.1, ready.program.passes)
-    schedule = jnp.asarray(ready.schedule.reshape(100, 10))
-
-    def one(key):
-        return run_simulated(
-            ready.program, ready.setting, source, rows, jnp.zeros(WIDTH), schedule, key
-        )
-
-    blocks, last = jax.jit(jax.vmap(one))(jax.random.split(jax.random.PRNGKey(0), 40))
-    simulated = Trace(BlockSums(*(np.asarray(b) for b in blocks)), np.asarray(last))
+    run, rows = ready(steps=1000)
+    source = device_source(run, N)
+    keys = jax.random.split(jax.random.PRNGKey(0), 40)
+    finished = jax.jit(jax.vmap(lambda key: run_simulated(run, source, rows, key, 10)))(keys)
+    simulated = Trace(jax.device_get(finished.records), np.asarray(finished.state.parameters))
+    assert simulated.blocks.count.shape == (40, 100)
     found = simulated.statistics(50)
     assert found.parameters.shape == (40, WIDTH)
     assert found.spread.shape == (40, WIDTH, WIDTH)
     secure = np.stack(
-        [run(ready, rows, insecure_seed=s).statistics(50).parameters for s in range(20)]
+        [traced(run, rows, insecure_seed=s).statistics(50).parameters for s in range(20)]
     )
     error = np.sqrt(found.parameters.var(0) / 40 + secure.var(0) / 20)
     assert np.abs((found.parameters.mean(0) - secure.mean(0)) / error).max() < 5
@@ -150,11 +140,11 @@ def test_any_optax_like_optimiser_can_move_the_parameters():
 
     import optax
 
-    ready, rows = assembly("vanilla", steps=100)
-    adam = replace(ready.program, optimiser=optax.adam(1e-3))
-    trace = run_secure(adam, ready.setting, rows, N, ready.initial, ready.schedule, insecure_seed=0)
+    run, rows = ready("vanilla", steps=100)
+    adam = replace(run, algorithm=replace(run.algorithm, optimiser=optax.adam(1e-3)))
+    trace = traced(adam, rows, insecure_seed=0)
     # Adam moves a coordinate by at most about its learning rate a step.
-    assert 0 < np.abs(trace.last - ready.initial).max() < 100 * 1e-3 * 1.5
+    assert 0 < np.abs(trace.last - run.start).max() < 100 * 1e-3 * 1.5
 
 
 def test_the_papers_step_size():
@@ -193,8 +183,8 @@ def test_merging_one_block_is_that_block():
     ("wrong", "message"),
     [
         ({"clip_norm": float("nan")}, "clip_norm must be"),
-        ({"rate": None}, "exactly one of rate"),
-        ({"step_factor": 1.0}, "exactly one of rate"),
+        ({"contraction_rate": None}, "exactly one of contraction_rate"),
+        ({"step_factor": 1.0}, "exactly one of contraction_rate"),
         ({"rule": "fast"}, "rule must be one of"),
         ({"curvature": None}, "means_only needs curvature"),
         ({"burn_in": 1.0}, "burn_in must be in"),
@@ -202,13 +192,15 @@ def test_merging_one_block_is_that_block():
     ],
 )
 def test_wrong_settings_are_refused(wrong, message):
-    good = {"clip_norm": 1.0, "rate": 0.01, "curvature": np.eye(2)}
+    good = {"clip_norm": 1.0, "contraction_rate": 0.01, "curvature": np.eye(2)}
     with pytest.raises(NoisewiseError, match=message):
         Settings(**{**good, **wrong})
 
 
 def test_settings_survive_plain_data():
-    settings = Settings(clip_norm=1.0, rate=0.01, curvature=np.eye(2), location=np.zeros(2))
+    settings = Settings(
+        clip_norm=1.0, contraction_rate=0.01, curvature=np.eye(2), location=np.zeros(2)
+    )
     back = Settings.from_dict(settings.to_dict())
     assert back.to_dict() == settings.to_dict()
     assert isinstance(back.curvature, np.ndarray)
@@ -216,14 +208,11 @@ def test_settings_survive_plain_data():
 
 def test_the_number_of_blocks_does_not_tell_the_number_of_rows(monkeypatch):
     """Chunks are shortened where memory asks for it, which must go by the public number: with room
-    for 1000 coins, 100 rows would make 90 blocks of 450 steps, and 300 rows 75."""
-    monkeypatch.setattr("noisewise.dpvi.run._CHUNK_COINS", 1000)
-    ready, rows = assembly(steps=450)
+    for 1000 numbers, 100 rows would make 90 blocks of 450 steps, and 300 rows 75."""
+    monkeypatch.setattr("noisewise.engine.run._CHUNK_NUMBERS", 1000)
+    run, rows = ready(steps=450)
     counts = []
     for number in (100, 300):
         some = {name: column[:number] for name, column in rows.items()}
-        traced = run_secure(
-            ready.program, ready.setting, some, number, ready.initial, ready.schedule
-        )
-        counts.append(np.asarray(traced.blocks.count).tolist())
+        counts.append(np.asarray(traced(run, some).blocks.count).tolist())
     assert counts[0] == counts[1]

@@ -121,7 +121,7 @@ def crashes(x, y=None):
         (has_param, "has no prior"),
         (observes_nothing, "observes nothing"),
         (nothing_to_infer, "no latent to infer"),
-        (crashes, "failed on a few made-up rows with RuntimeError: a mistake over two lines"),
+        (crashes, "failed on a few simulated rows with RuntimeError: a mistake over two lines"),
     ],
 )
 def test_refused_with_its_reason(model, message):

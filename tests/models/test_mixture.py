@@ -9,7 +9,15 @@ import pytest
 from scipy import stats
 
 import noisewise as nw
-from noisewise.models import Target, bind, build_target, identity_frame, model_name, named_model
+from noisewise.models import (
+    Target,
+    bind,
+    bind_model,
+    build_target,
+    identity_frame,
+    model_name,
+    named_model,
+)
 from noisewise.models.mixture import mixture
 from noisewise.models.mixture_target import MixtureTarget
 from noisewise.planning import mixture_guess
@@ -158,14 +166,14 @@ def test_a_fit_with_a_large_budget_recovers_marginals():
         insecure_seed=1,
         draws=200,
     )
-    assert result.asked["posterior"] == "averaged"
+    assert result.request.posterior == "averaged"
     assert result.status is Status.OK
     for group in ("regression", "components"):
         statistic, limit = result.trace[f"stationarity_{group}"]
         assert statistic < limit < 3.5
     assert next(iter(result.draws)) == "coefficients"
     assert list(result.summary().index[:2]) == ["intercept", "home-town=y"]
-    assert model_name(named_model(result.asked["model"])) == result.asked["model"]
+    assert model_name(named_model(result.request.model)) == result.request.model
     weights, towns, smokes = (
         result.draws[k] for k in ("weights", "home-town_shares", "smoker_shares")
     )
@@ -184,21 +192,22 @@ def test_a_fit_with_a_large_budget_recovers_marginals():
 
 
 def test_quick_settings_break_the_symmetry_and_read_no_row(ready):
-    target, view, _, _ = ready
-    settings = mixture_guess(target, view, 5000, BUDGET)
+    target = ready[0]
+    bound = bind_model("mixture(3, poisson)", SCHEMA, "ill")
+    settings = mixture_guess(bound, 5000, BUDGET)
     assert settings.rule == "aligned"
     parts = {site.name: site for site in target.layout.latents}
     start = np.asarray(settings.start)[2 : 2 + 3 * parts["home-town_shares"].shape[1] - 3]
     components = start.reshape(3, 2)
     assert all(np.abs(a - b).max() > 0.1 for a, b in itertools.combinations(components, 2))
     assert settings.start[-5] == pytest.approx(np.log(0.2))
-    assert np.array_equal(mixture_guess(target, view, 5000, BUDGET).start, settings.start)
+    assert np.array_equal(mixture_guess(bound, 5000, BUDGET).start, settings.start)
     assert 0.5 < settings.clip_norm < 20
 
 
 def test_features_and_names():
     model = named_model("mixture(8, poisson)", SCHEMA, "ill", ["smoker", "visits"])
-    assert model.arguments == ("smoker", "visits", "ill")
+    assert model.columns() == ("smoker", "visits", "ill")
     assert model.design == ("intercept", "smoker", "visits")
     assert str(named_model("mixture")) == "mixture"
     again = named_model(model_name(model), SCHEMA, "ill", ["smoker", "visits"])
@@ -239,12 +248,12 @@ REAL = nw.Schema((*SCHEMA.columns, nw.Column(name="height", kind="real", bounds=
         ),
         (lambda: bind(mixture(), HUGE, None), "counts above 2147483647 do not fit 32 bits"),
         (
-            lambda: nw.coverage("mixture", like=SCHEMA, n=100, budget=BUDGET, target="ill"),
-            "coverage cannot be measured for a mixture",
+            lambda: nw.coverage("mixture", schema=SCHEMA, rows=100, budget=BUDGET, target="ill"),
+            "coverage needs latents that mean the same in every fit, and a mixture has",
         ),
         (
-            lambda: nw.plan("mixture", like=SCHEMA, n=100, budget=nw.Budget(epsilon=1, delta=1e-6)),
-            "a mixture has no plan",
+            lambda: nw.plan("mixture", schema=SCHEMA, rows=100, budget=BUDGET),
+            "needs a unique optimum, and a mixture has one optimum for every order",
         ),
         (
             lambda: nw.fit(

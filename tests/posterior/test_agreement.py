@@ -22,9 +22,9 @@ from posterior.traces import PAPER, paper_run
 
 
 def model_of(name):
-    settings, assembly, trace = paper_run(name)
+    settings, run, trace = paper_run(name)
     statistics = trace.statistics(find_burn_in(trace, settings.burn_in).blocks)
-    return diagonal_model(statistics, FitContext.of(assembly, settings))
+    return diagonal_model(statistics, FitContext.of(run, settings))
 
 
 @pytest.mark.parametrize("name", sorted(PAPER))
@@ -66,9 +66,9 @@ def test_laplace_is_close_where_the_curvature_is_identified(name):
 
 
 def test_nuts_over_the_trace_is_nuts_over_its_statistics():
-    settings, assembly, trace = paper_run("gamma_exponential", keep_steps=True)
+    settings, run, trace = paper_run("gamma_exponential", keep_steps=True)
     burn_in = find_burn_in(trace, settings.burn_in).blocks
-    model = diagonal_model(trace.statistics(burn_in), FitContext.of(assembly, settings))
+    model = diagonal_model(trace.statistics(burn_in), FitContext.of(run, settings))
     first = int(np.asarray(trace.blocks.count)[:burn_in].sum())
     kept = type(trace.full)(*(part[first:].astype(float) for part in trace.full))
     one = nuts.infer(model, 3000, np.random.default_rng(0), warmup=500)

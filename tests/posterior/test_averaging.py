@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpvi import BlockSums, Settings, Trace, assemble, run_secure
+from noisewise.dpvi import BlockSums, Settings, Trace, assemble
 from noisewise.mechanism import Mechanism
 from noisewise.posterior import FitContext, Status, average, group_stationarity, infer
 from posterior.traces import ROWS, data, paper_run
+from tracing import traced
 
 STEPS, MEMORY, SD = 20_000, 50.0, 0.03
 
@@ -139,42 +140,38 @@ def test_a_parameter_that_never_moves_agrees_with_itself():
 
 
 def test_the_tails_variance_is_added_to_the_guides():
-    settings, assembly, trace = paper_run("beta_bernoulli")
-    found = infer(
-        "averaged", trace, FitContext.of(assembly, settings), 40_000, np.random.default_rng(0)
-    )
+    settings, run, trace = paper_run("beta_bernoulli")
+    found = infer("averaged", trace, FitContext.of(run, settings), 40_000, np.random.default_rng(0))
     tail = found.averaged
-    scale = float(assembly.program.rule.guide.scale(tail.mean[1:])[0])
+    scale = float(run.algorithm.rule.guide.scale(tail.mean[1:])[0])
     expected = np.sqrt(scale**2 + tail.variance[0])
     assert found.status is Status.OK
     # Forty thousand draws: five standard errors.
     assert found.draws.mean() == pytest.approx(tail.mean[0], abs=5 * expected / 200)
     assert found.draws.std() == pytest.approx(expected, rel=5 / np.sqrt(80_000))
     assert found.noise_unaware.std() == pytest.approx(
-        float(assembly.program.rule.guide.scale(trace.last[1:])[0]), rel=5 / np.sqrt(80_000)
+        float(run.algorithm.rule.guide.scale(trace.last[1:])[0]), rel=5 / np.sqrt(80_000)
     )
 
 
 def test_a_drifting_trace_is_not_converged():
-    settings, assembly, trace = paper_run("beta_bernoulli")
+    settings, run, trace = paper_run("beta_bernoulli")
     drift = np.linspace(0, 50, len(trace.blocks.start))[:, None]
     moved = Trace(trace.blocks._replace(start=trace.blocks.start + drift), trace.last)
-    found = infer(
-        "averaged", moved, FitContext.of(assembly, settings), 100, np.random.default_rng(0)
-    )
+    found = infer("averaged", moved, FitContext.of(run, settings), 100, np.random.default_rng(0))
     assert found.status is Status.NOT_CONVERGED
     assert found.burn_in == (len(trace.blocks.start) * 9 // 10, False)
 
 
 def test_rules_and_posteriors_that_do_not_go_together_get_one_line():
-    settings, assembly, trace = paper_run("beta_bernoulli")
+    settings, run, trace = paper_run("beta_bernoulli")
     rng = np.random.default_rng(0)
     matrix = replace(settings, full_curvature=True)
-    bare = Settings(clip_norm=1.0, rate=0.01, curvature=np.eye(1))
+    bare = Settings(clip_norm=1.0, contraction_rate=0.01, curvature=np.eye(1))
     with pytest.raises(NoisewiseError, match="needs a rule that fits scales"):
-        infer("averaged", trace, FitContext.of(assembly, bare), 100, rng)
+        infer("averaged", trace, FitContext.of(run, bare), 100, rng)
     with pytest.raises(NoisewiseError, match="rule preconditioned has a diagonal curvature only"):
-        infer("analytic", trace, FitContext.of(assembly, matrix), 100, rng)
+        infer("analytic", trace, FitContext.of(run, matrix), 100, rng)
 
 
 @pytest.mark.parametrize("rule", ["aligned", "aligned_natural", "natural"])
@@ -194,23 +191,13 @@ def test_noise_aware_posteriors_read_dpvims_traces(rule):
     mechanism = Mechanism(
         clip_norm=settings.clip_norm, sampling_rate=0.1, steps=4000, noise_multiplier=4.0
     )
-    assembly = assemble(settings, target, mechanism, ROWS, ROWS)
-    trace = run_secure(
-        assembly.program,
-        assembly.setting,
-        target.prepare(rows, assembly.frame),
-        ROWS,
-        assembly.initial,
-        assembly.schedule,
-        insecure_seed=0,
-    )
+    run = assemble(settings, target, mechanism, ROWS)
+    trace = traced(run, target.prepare(rows, run.numbers.constants.frame), insecure_seed=0)
     ones = rows["x"].sum()
     truth = np.log((10 + ones) / (10 + ROWS - ones))
     sd = np.sqrt(1 / (10 + ones) + 1 / (10 + ROWS - ones))
     for method in ("exact", "averaged", "naive"):
-        found = infer(
-            method, trace, FitContext.of(assembly, settings), 4000, np.random.default_rng(0)
-        )
+        found = infer(method, trace, FitContext.of(run, settings), 4000, np.random.default_rng(0))
         assert found.status is not Status.DIVERGED
         assert abs(found.draws.mean() - truth) < 5 * found.draws.std()
         assert 0.5 * sd < found.draws.std() < 3 * sd

@@ -21,10 +21,10 @@ from posterior.traces import matrix_run, paper_run
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_usable_draws(method):
     if method == "analytic":
-        settings, assembly, trace = matrix_run("beta_bernoulli")
+        settings, run, trace = matrix_run("beta_bernoulli")
     else:
-        settings, assembly, trace = paper_run("beta_bernoulli")
-    found = infer(method, trace, FitContext.of(assembly, settings), 400, np.random.default_rng(0))
+        settings, run, trace = paper_run("beta_bernoulli")
+    found = infer(method, trace, FitContext.of(run, settings), 400, np.random.default_rng(0))
     assert found.draws.shape == (400, 1)
     assert np.isfinite(found.draws).all()
     assert found.status is Status.OK
@@ -32,18 +32,18 @@ def test_every_method_gives_usable_draws(method):
 
 
 def test_naive_is_the_last_iterate_and_narrower():
-    settings, assembly, trace = paper_run("beta_bernoulli")
+    settings, run, trace = paper_run("beta_bernoulli")
     rng = np.random.default_rng(0)
-    naive = infer("naive", trace, FitContext.of(assembly, settings), 4000, rng)
-    aware = infer("exact", trace, FitContext.of(assembly, settings), 4000, rng)
+    naive = infer("naive", trace, FitContext.of(run, settings), 4000, rng)
+    aware = infer("exact", trace, FitContext.of(run, settings), 4000, rng)
     assert naive.draws.mean() == pytest.approx(trace.last[0], abs=0.01)
     assert naive.draws.std() < aware.draws.std()
 
 
 def test_a_diverged_trace_says_so():
-    settings, assembly, trace = paper_run("beta_bernoulli")
+    settings, run, trace = paper_run("beta_bernoulli")
     blocks = trace.blocks._replace(shift=np.full_like(trace.blocks.shift, np.inf))
-    context = FitContext.of(assembly, settings)
+    context = FitContext.of(run, settings)
     found = infer("exact", Trace(blocks, trace.last), context, 100, np.random.default_rng(0))
     assert found.status is Status.DIVERGED
     assert np.isnan(found.draws).all()
@@ -92,10 +92,10 @@ def test_a_trace_that_never_arrives_is_not_settled():
 
 
 def test_iterates_that_gradients_do_not_follow_are_not_ok():
-    settings, assembly, trace = paper_run("beta_bernoulli")
+    settings, run, trace = paper_run("beta_bernoulli")
     drift = np.linspace(0, 50, len(trace.blocks.start))[:, None]
     moved = Trace(trace.blocks._replace(start=trace.blocks.start + drift), trace.last)
-    found = infer("exact", moved, FitContext.of(assembly, settings), 100, np.random.default_rng(0))
+    found = infer("exact", moved, FitContext.of(run, settings), 100, np.random.default_rng(0))
     assert found.status is not Status.OK
 
 
@@ -116,8 +116,8 @@ def test_iterates_that_gradients_do_not_follow_are_not_ok():
     ],
 )
 def test_a_method_that_does_not_suit_the_settings_is_refused(run, method, message):
-    settings, assembly, trace = run("beta_bernoulli")
-    context = FitContext.of(assembly, settings)
+    settings, run, trace = run("beta_bernoulli")
+    context = FitContext.of(run, settings)
     with pytest.raises(NoisewiseError, match=message) as caught:
         infer(method, trace, context, 100, np.random.default_rng(0))
     assert "\n" not in str(caught.value)
@@ -139,9 +139,9 @@ def test_without_settings_the_plan_to_be_decides():
 
 
 def test_an_unknown_method_is_refused():
-    settings, assembly, trace = paper_run("beta_bernoulli")
+    settings, run, trace = paper_run("beta_bernoulli")
     with pytest.raises(NoisewiseError, match="posterior must be one of"):
-        infer("guess", trace, FitContext.of(assembly, settings), 100, np.random.default_rng(0))
+        infer("guess", trace, FitContext.of(run, settings), 100, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("status", list(Status))

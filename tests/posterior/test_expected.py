@@ -207,7 +207,7 @@ def found_at_rest(model, unknown, dispersion, weights=20, records=20_000):
     rows = table(records, weights)
     target = build_target(model, {name: column[:4] for name, column in rows.items()})
     dim, steps = weights + 1, 1000
-    settings, assembly = unclipped(
+    settings, run = unclipped(
         target, records, records * np.sqrt(unknown), steps, prior_precision=np.eye(dim) * 1e-4
     )
     spread, zero = np.eye(dim) * dispersion * steps, np.zeros(dim)
@@ -219,7 +219,7 @@ def found_at_rest(model, unknown, dispersion, weights=20, records=20_000):
         cross=spread,
         power=zero,
     )
-    context = FitContext.of(assembly, settings, Reference(rows, covariates_representative=True))
+    context = FitContext.of(run, settings, Reference(rows, covariates_representative=True))
     (found,) = expect_many([statistics], context, [np.random.default_rng(1)], 1)
     return dict(zip(target.labels, found.optimum, strict=True))
 

@@ -25,7 +25,7 @@ def rare(x=None):
 def read(noise, centre, gradient):
     """Draws of the effect from iterates about ``centre`` with a mean gradient of all rows."""
     target = build_target(rare, {"x": np.zeros(4, np.float32)})
-    settings, assembly = unclipped(target, ROWS, noise, STEPS, KAPPA, prior_precision=np.eye(1))
+    settings, run = unclipped(target, ROWS, noise, STEPS, KAPPA, prior_precision=np.eye(1))
     spread = np.eye(1) * DISPERSION**2 * STEPS
     statistics = TraceStatistics(
         np.array(STEPS), np.full(1, centre), np.full(1, KAPPA * gradient), spread, 0 * spread,
@@ -33,7 +33,7 @@ def read(noise, centre, gradient):
     )  # fmt: skip
     rng = np.random.default_rng(1)
     reference = Reference({"x": np.zeros(65_536, np.float32)}, covariates_representative=True)
-    context = FitContext.of(assembly, settings, reference)
+    context = FitContext.of(run, settings, reference)
     (found,) = expect_many([statistics], context, [rng], 1)
     # The slopes of this trace are of no gradient: the curvature is taken as expected.
     model = analytic.matrix_model(statistics, found, context)

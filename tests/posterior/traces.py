@@ -8,7 +8,8 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.dpvi import Assembly, Settings, Trace, assemble, run_secure
+from noisewise.dpvi import Settings, Trace, assemble
+from noisewise.engine import Run
 from noisewise.mechanism import Mechanism
 from noisewise.models import Target, build_target
 from noisewise.models.conjugate import (
@@ -17,6 +18,7 @@ from noisewise.models.conjugate import (
     gamma_exponential,
     normal_regression,
 )
+from tracing import traced
 
 ROWS, STEPS = 5000, 10_000
 
@@ -57,7 +59,7 @@ def data(name: str, seed: int = 0) -> tuple:
 
 
 @lru_cache(maxsize=8)
-def paper_run(name: str, keep_steps: bool = False) -> tuple[Settings, Assembly, Trace]:
+def paper_run(name: str, keep_steps: bool = False) -> tuple[Settings, Run, Trace]:
     """A DPVI run with the paper's rule and settings at epsilon 1 (noise multiplier 37.33)."""
     model, rows = data(name)
     target = build_target(model, {key: column[:4] for key, column in rows.items()})
@@ -75,14 +77,14 @@ def paper_run(name: str, keep_steps: bool = False) -> tuple[Settings, Assembly, 
 
 
 @lru_cache(maxsize=8)
-def matrix_run(name: str) -> tuple[Settings, Assembly, Trace]:
+def matrix_run(name: str) -> tuple[Settings, Run, Trace]:
     """A means-only run of a model with one parameter, in a frame whitened by hand."""
     model, rows = data(name)
     target = build_target(model, {key: column[:4] for key, column in rows.items()})
     settings = Settings(
         clip_norm=0.03,
         steps=4000,
-        rate=0.02,
+        contraction_rate=0.02,
         curvature=ROWS * 0.24 * np.eye(1),
         prior_precision=np.eye(1),
         location=np.zeros(1),
@@ -96,25 +98,16 @@ def _run(
     rows: dict,
     noise_multiplier: float,
     keep_steps: bool = False,
-) -> tuple[Assembly, Trace]:
+) -> tuple[Run, Trace]:
     mechanism = Mechanism(
         clip_norm=settings.clip_norm,
         sampling_rate=0.1,
         steps=settings.steps,
         noise_multiplier=noise_multiplier,
     )
-    assembly = assemble(settings, target, mechanism, ROWS, ROWS)
-    trace = run_secure(
-        assembly.program,
-        assembly.setting,
-        target.prepare(rows, assembly.frame),
-        ROWS,
-        assembly.initial,
-        assembly.schedule,
-        insecure_seed=0,
-        keep_steps=keep_steps,
-    )
-    return assembly, trace
+    run = assemble(settings, target, mechanism, ROWS, keep_steps=keep_steps)
+    prepared = target.prepare(rows, run.numbers.constants.frame)
+    return run, traced(run, prepared, insecure_seed=0)
 
 
 def linear_trace(
@@ -140,7 +133,7 @@ def linear_trace(
 
 def unclipped(
     target: Target, rows: int, noise: float, steps: int = 1000, kappa: float = 1e-3, **more: object
-) -> tuple[Settings, Assembly]:
+) -> tuple[Settings, Run]:
     """A design in the model's own coordinates that clips nothing and whose guide is a point. Its
     mean gradient of all rows is known up to ``noise``; sampling adds next to no variance."""
     dim = target.dim
@@ -149,7 +142,7 @@ def unclipped(
         clip_norm=1e3,
         sampling_rate=kappa,
         steps=steps,
-        rate=0.01,
+        contraction_rate=0.01,
         curvature=np.eye(dim),
         location=np.zeros(dim),
         **more,
@@ -160,6 +153,6 @@ def unclipped(
         steps=steps,
         noise_multiplier=kappa * noise * np.sqrt(steps) / settings.clip_norm,
     )
-    assembly = assemble(settings, target, mechanism, rows, rows)
-    fixed = assembly.setting.constants._replace(fixed_scale=jnp.full(dim, 1e-6))
-    return settings, replace(assembly, setting=assembly.setting._replace(constants=fixed))
+    run = assemble(settings, target, mechanism, rows)
+    fixed = run.numbers.constants._replace(fixed_scale=jnp.full(dim, 1e-6))
+    return settings, replace(run, numbers=run.numbers._replace(constants=fixed))

@@ -86,7 +86,7 @@ def test_the_verdict_is_the_headline(page, width, said):
 
 def test_what_was_simulated_is_said(page):
     text = Reader(page(seed=12345, recalibrated=True)).text
-    assert "200 tables of 20,000 rows were made up from model logistic" in text
+    assert "200 tables of 20,000 rows were simulated from model logistic" in text
     assert "(1, 1e-5)-differential privacy" in text
     assert "No row was read" in text
     assert "seed 12345 recalibrated yes" in text
@@ -96,7 +96,7 @@ def test_a_run_that_says_nothing_about_itself_has_a_page(tmp_path):
     found = _coverage()
     found.about.clear()
     text = Reader(write_coverage_page(found, tmp_path / "a.html").read_text("utf-8")).text
-    assert "200 tables were made up from the model" in text
+    assert "200 tables were simulated from the model" in text
 
 
 def test_every_parameter_has_its_numbers(page):

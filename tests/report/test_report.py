@@ -72,7 +72,7 @@ def page(make_result, usual, tmp_path):
 def test_every_section_is_there(page):
     reader = Reader(page())
     ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
-    assert ids == ["asked", "intervals", "spent", "trace", "check", "fine-print"]
+    assert ids == ["request", "intervals", "spent", "trace", "check", "fine-print"]
     assert "Logistic regression of visited" in reader.text
     assert "the trace settled as its model says it should, and decides the posterior" in reader.text
     assert "NOT PRIVATE" not in reader.text
@@ -172,7 +172,7 @@ def test_not_private_is_said_first_and_everywhere(page):
 
 def test_plain_intervals_are_never_called_noise_aware(page):
     text = Reader(page(posterior="naive")).text
-    assert "These are plain DPVI intervals, as asked for" in text
+    assert "These are plain DPVI intervals, as requested" in text
     assert "noise-aware posterior" not in text
 
 

@@ -83,8 +83,7 @@ def test_noise_is_read_from_converged_tails():
     repeats an sd is known to 5%, so the MSE is about 0.0025 of the baseline and the baseline known
     to 10%; limits are four times an sd's error, beyond one in 10^4."""
     rng = np.random.default_rng(0)
-    threshold = adult_settings("aligned", 1).slope_threshold
-    found = noise_errors([simulated_trace(rng, 5.0) for _ in range(200)], threshold).mean(-1)
+    found = noise_errors([simulated_trace(rng, 5.0) for _ in range(200)]).mean(-1)
     assert found[0, 1] == pytest.approx((0.1**2 + 0.2**2) / 2, rel=0.4)
     assert found[1, 1] == pytest.approx(0.3**2, rel=0.4)
     assert (found[:, 0] < 0.04 * found[:, 1]).all()

@@ -39,8 +39,8 @@ def test_rows_and_columns_are_the_authors(adult):
 def test_declared_rows_stay_within_their_bounds(adult):
     schema = declared_schema(adult)
     view = bind(logistic(), schema, "income")
-    rows = view.rows(declared_arrays(schema, adult.train))
-    other = view.rows(declared_arrays(schema, adult.test))
+    rows = view.encode(declared_arrays(schema, adult.train))
+    other = view.encode(declared_arrays(schema, adult.test))
     assert rows["X"].shape[1] == other["X"].shape[1] == len(view.feature_names)
     assert np.isfinite(rows["X"]).all()
     np.testing.assert_array_equal(rows["y"], outcome(adult.train))

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from noisewise.models import Target, build_target, identity_frame
-from noisewise.planning import row_view
+from noisewise.models import Target, bind_model, identity_frame
 from noisewise.studies.na_dpvi.experiments import EXPERIMENTS, log_ratios, softplus_inverse
 
 
@@ -14,8 +13,8 @@ def targets(name):
     experiment = EXPERIMENTS[name]
     found = []
     for model in (experiment.model, experiment.ours):
-        view = row_view(model, experiment.schema, experiment.target, None, experiment.sample)
-        found.append(build_target(model, view.simulate(np.random.default_rng(0), 4)))
+        about = (experiment.schema, experiment.target, None, experiment.sample)
+        found.append(bind_model(model, *about).target)
     return experiment, *found
 
 

@@ -109,7 +109,7 @@ def test_the_study_compares_on_every_table(folder):
     assert "private linear regression" in text
     assert "not checked: goal: DP-SEP's RMSE on kin8nm" in text
     assert "Means over 2 splits" in text
-    with pytest.raises(NoisewiseError, match="has 2 splits, 3 were asked for: --fits 2 at most"):
+    with pytest.raises(NoisewiseError, match="has 2 splits, 3 were requested: --fits 2 at most"):
         run_study("sep-regression", data=folder, fits=3, epochs=1, methods=("line",), jobs=1)
     with pytest.raises(NoisewiseError, match="--data DIR"):
         run_study("sep-regression", fits=2)

@@ -131,7 +131,7 @@ def small(tables):
 
 def _real_table(tables: nw.SyntheticTables) -> nw.Table:
     """A 'real' table: as the model has it, but that everyone in the south is ill."""
-    drawn = dict(next(tables.elsewhere(1, tables.rows)).columns)
+    drawn = dict(next(tables.further_draws(1, tables.rows)).columns)
     drawn["ill"] = np.where(drawn["ward"] == 1, 1, drawn["ill"])
     return nw.Table.from_arrays(drawn, tables.schema)
 

@@ -89,7 +89,7 @@ def test_large_tables_are_drawn_in_groups(clinic_result):
 
 
 def test_what_is_compared_with_comes_from_other_draws(tables):
-    others = list(tables.elsewhere(5, ROWS))
+    others = list(tables.further_draws(5, ROWS))
     assert len(others) == 5
     assert all(len(drawn.columns["ward"]) == ROWS for drawn in others)
     assert others[0].moved.keys() == {"visits", "ward", "ill", "score"}

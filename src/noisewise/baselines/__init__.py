@@ -1,16 +1,14 @@
 """Rivals and yardsticks."""
 
-from noisewise.baselines.dp_em import EmFit, dp_em
+from noisewise.baselines.dp_em import dp_em
 from noisewise.baselines.exponential_family import (
     BetaBernoulli,
-    ConjugateFamily,
     DirichletCategorical,
     GammaExponential,
     exponential_family_posterior,
 )
 from noisewise.baselines.linear_regression import RegressionPrior, linear_regression_posterior
 from noisewise.baselines.network_rivals import (
-    NetworkGuide,
     dp_vi_settings,
     network_guide,
     network_target,
@@ -18,8 +16,8 @@ from noisewise.baselines.network_rivals import (
     unsafe_vi,
     vi_start,
 )
-from noisewise.baselines.non_private import UnsafePosterior, unsafe_posterior
-from noisewise.baselines.private_line import PrivateLine, private_line
+from noisewise.baselines.non_private import unsafe_posterior
+from noisewise.baselines.private_line import private_line
 from noisewise.baselines.regression_moments import (
     XMoments,
     gaussian_moments,
@@ -29,14 +27,9 @@ from noisewise.baselines.regression_moments import (
 
 __all__ = [
     "BetaBernoulli",
-    "ConjugateFamily",
     "DirichletCategorical",
-    "EmFit",
     "GammaExponential",
-    "NetworkGuide",
-    "PrivateLine",
     "RegressionPrior",
-    "UnsafePosterior",
     "XMoments",
     "dp_em",
     "dp_vi_settings",

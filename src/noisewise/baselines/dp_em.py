@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
 
-__all__ = ["DpEm", "EmFit", "assemble_em", "dp_em"]
-
 _LEAST_COUNT = 1.0
 
 

@@ -28,15 +28,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive
 
-__all__ = [
-    "BetaBernoulli",
-    "ConjugateFamily",
-    "DirichletCategorical",
-    "GammaExponential",
-    "RecordMoments",
-    "exponential_family_posterior",
-]
-
 _TRIES = 20
 _CANDIDATES = 2000
 # Relative size below which a pivot of a covariance is rounding error of zero.
@@ -206,10 +197,17 @@ def exponential_family_posterior(
 ) -> np.ndarray:
     """Draws (fits x draws x parameters, constrained) from p(theta | released).
 
-    ``released`` is fits x k: each row a noisy sum of the family's statistics over ``rows`` records,
-    with noise of standard deviation ``noise_sd`` on every coordinate. Laplace noise is a Gaussian
-    whose variance is exponential; that variance is drawn too. ``collapsed=False`` is the paper's
-    sampler without the Metropolis step.
+    Args:
+        family: The model.
+        released: Noisy sums of the family's statistics over the records (fits x k).
+        rows: Number of records.
+        noise_sd: Standard deviation of the noise on every coordinate.
+        draws: Kept of every chain, one for each sweep, or one for each ``thin`` of them.
+        rng: The generator.
+        warmup: Sweeps before the first that is kept.
+        thin: Sweeps for each that is kept.
+        noise: ``"gaussian"`` or ``"laplace"``, a Gaussian whose variance is exponential, and drawn.
+        collapsed: False is the paper's sampler without the Metropolis step.
 
     >>> family = BetaBernoulli()
     >>> draws = exponential_family_posterior(
@@ -227,19 +225,28 @@ def exponential_family_posterior(
     if released.ndim != 2 or not np.all(np.isfinite(released)):
         raise NoisewiseError("released must be a finite array of fits x statistics")
 
-    variance = np.full(released.shape, noise_sd**2)
-    theta = _start(family, released, rows, noise_sd, rng)
+    at = _Release(family, released, rows, np.full(released.shape, noise_sd**2))
+    theta = _start(at, noise_sd, rng)
     kept = []
     for sweep in range(warmup + draws * thin):
         if collapsed:
-            theta = _jump(family, released, rows, variance, theta, rng)
-        totals, noises = _draw_totals(family, released, rows, variance, theta, rng)
+            theta = _jump(at, theta, rng)
+        totals, noises = _draw_totals(at, theta, rng)
         theta = family.posterior_draw(totals, rows, rng)
         if noise == "laplace":
-            variance = _draw_variance(noises, noise_sd / np.sqrt(2), rng)
+            at = at._replace(variance=_draw_variance(noises, noise_sd / np.sqrt(2), rng))
         if sweep >= warmup and (sweep - warmup) % thin == thin - 1:
             kept.append(theta)
     return np.stack(kept, axis=1)
+
+
+class _Release(NamedTuple):
+    """What was released of every fit, and the noise on it."""
+
+    family: ConjugateFamily
+    released: np.ndarray
+    rows: int
+    variance: np.ndarray
 
 
 def _released_whole(mean: np.ndarray, covariance: np.ndarray) -> RecordMoments:
@@ -251,15 +258,14 @@ def _prior_draws(family: ConjugateFamily, count: int, k: int, rng: Any) -> np.nd
     return family.posterior_draw(np.zeros((count, k)), 0, rng)
 
 
-def _start(
-    family: ConjugateFamily, released: np.ndarray, rows: int, noise_sd: float, rng: Any
-) -> np.ndarray:
+def _start(at: _Release, noise_sd: float, rng: Any) -> np.ndarray:
     """Prior draws picked by their likelihood. (The authors start from any prior draw.)"""
-    k = released.shape[1]
-    candidates = _prior_draws(family, _CANDIDATES, k, rng)
-    score = _release_density(family, candidates, rows, np.full((_CANDIDATES, k), noise_sd**2))
+    k = at.released.shape[1]
+    candidates = _prior_draws(at.family, _CANDIDATES, k, rng)
+    variance = np.full((_CANDIDATES, k), noise_sd**2)
+    score = _release_density(at.family, candidates, at.rows, variance)
     # One fit at a time: fits x candidates need not fit in memory. Gumbel noise picks in proportion.
-    best = [np.argmax(score(row) + rng.gumbel(size=_CANDIDATES)) for row in released]
+    best = [np.argmax(score(row) + rng.gumbel(size=_CANDIDATES)) for row in at.released]
     return candidates[best]
 
 
@@ -280,56 +286,38 @@ def _release_density(
     return log_density
 
 
-def _jump(
-    family: ConjugateFamily,
-    released: np.ndarray,
-    rows: int,
-    variance: np.ndarray,
-    theta: np.ndarray,
-    rng: Any,
-) -> np.ndarray:
+def _jump(at: _Release, theta: np.ndarray, rng: Any) -> np.ndarray:
     """A Metropolis step from theta to a fresh prior draw: the prior cancels from the ratio."""
-    proposal = _prior_draws(family, len(released), released.shape[1], rng)
+    fits, k = at.released.shape
+    proposal = _prior_draws(at.family, fits, k, rng)
     both = np.concatenate([theta, proposal])
-    density = _release_density(family, both, rows, np.tile(variance, (2, 1)))
-    now, then = np.split(density(np.tile(released, (2, 1))), 2)
+    density = _release_density(at.family, both, at.rows, np.tile(at.variance, (2, 1)))
+    now, then = np.split(density(np.tile(at.released, (2, 1))), 2)
     accepted = -rng.standard_exponential(len(theta)) < then - now
     return np.where(accepted[:, None], proposal, theta)
 
 
-def _draw_totals(
-    family: ConjugateFamily,
-    released: np.ndarray,
-    rows: int,
-    variance: np.ndarray,
-    theta: np.ndarray,
-    rng: Any,
-) -> tuple[np.ndarray, np.ndarray]:
+def _draw_totals(at: _Release, theta: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
     """The sum of t, and the noise in the release, given parameters and release."""
-    totals, noises = _gaussian_totals(family, released, rows, variance, theta, rng)
+    family, rows = at.family, at.rows
+    totals, noises = _gaussian_totals(at, theta, rng)
     wrong = ~family.valid(totals, rows)
     for _ in range(_TRIES):
         if not wrong.any():
             return totals, noises
-        again = _gaussian_totals(family, released[wrong], rows, variance[wrong], theta[wrong], rng)
-        totals[wrong], noises[wrong] = again
+        some = at._replace(released=at.released[wrong], variance=at.variance[wrong])
+        totals[wrong], noises[wrong] = _gaussian_totals(some, theta[wrong], rng)
         wrong = ~family.valid(totals, rows)
     return np.where(wrong[:, None], family.project(totals, rows), totals), noises
 
 
-def _gaussian_totals(
-    family: ConjugateFamily,
-    released: np.ndarray,
-    rows: int,
-    variance: np.ndarray,
-    theta: np.ndarray,
-    rng: Any,
-) -> tuple[np.ndarray, np.ndarray]:
+def _gaussian_totals(at: _Release, theta: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
     """The same without regard to the support, by Matheron's rule.
 
     A draw of sums and noise from the model is moved by the regression on how much it misses the
     release: exact also where the covariance is singular.
     """
+    family, released, rows, variance = at
     fits, k = released.shape
     moments = family.moments(theta)
     covariance = rows * moments.covariance

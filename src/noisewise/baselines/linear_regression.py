@@ -35,8 +35,6 @@ from noisewise._validate import NoisewiseError, integer_at_least, positive
 from noisewise.baselines.regression_moments import XMoments, noisy_moments, released_pairs
 from noisewise.baselines.regression_sampler import Fit, run_chains
 
-__all__ = ["RegressionPrior", "linear_regression_posterior"]
-
 _GROUP = {"cpu": 64, "gpu": 512}
 """Fits in one compiled call: some 100 kB each at 11 weights, plus their draws."""
 
@@ -81,9 +79,17 @@ def linear_regression_posterior(
 ) -> np.ndarray:
     """Draws (fits x draws x (1 + d)) of variance and weights given noisy sums.
 
-    ``released`` is fits x k: noisy sums of `regression_statistics` over ``rows`` records, with
-    Gaussian noise of ``noise_sd`` on each. ``moments`` is ``"noisy"`` or an `XMoments` known to the
-    caller. ``collapsed=False`` is the paper's sampler without the Metropolis steps.
+    Args:
+        released: Noisy sums of `regression_statistics` over the records (fits x k).
+        rows: Number of records.
+        noise_sd: Of the Gaussian noise on each sum.
+        prior: Of variance and weights.
+        draws: Kept of every chain, one for each sweep, or one for each ``thin`` of them.
+        rng: The generator.
+        warmup: Sweeps before the first that is kept.
+        moments: Of x: ``"noisy"``, or an `XMoments` known to the caller.
+        thin: Sweeps for each that is kept.
+        collapsed: False is the paper's sampler without the Metropolis steps.
     """
     integer_at_least("rows", rows, 1)
     integer_at_least("draws", draws, 1)

@@ -20,16 +20,6 @@ from noisewise.dpvi import Settings
 from noisewise.guides import DiagonalGuide
 from noisewise.models import Network, Target, build_target
 
-__all__ = [
-    "NetworkGuide",
-    "dp_vi_settings",
-    "network_guide",
-    "network_target",
-    "unsafe_point_estimate",
-    "unsafe_vi",
-    "vi_start",
-]
-
 _INITIAL_SD = 0.05
 _FREE = float(np.log(np.expm1(_INITIAL_SD)))
 _LEARNING_RATE = 0.01
@@ -78,7 +68,15 @@ def negative_elbo(target: Target, parameters: Array, rows: Rows, draw: Array, co
 
 
 def unsafe_vi(target: Target, rows: Rows, start: Array, key: Array, *, epochs: int) -> Array:
-    """A guide's parameters by Adam on the bound, no noise and no clip: NOT PRIVATE."""
+    """A guide's parameters by Adam on the bound, no noise and no clip: NOT PRIVATE.
+
+    Args:
+        target: The network (`network_target`).
+        rows: Simulated or public records.
+        start: The guide's parameters to begin with (`vi_start`).
+        key: Of batches and draws.
+        epochs: Passes over the records.
+    """
     count = len(rows["y"])
 
     def loss(parameters: Array, batch: Rows, key: Array) -> Array:
@@ -131,7 +129,7 @@ def dp_vi_settings(weights: np.ndarray, epochs: int = 100) -> Settings:
 
     The aligned rule, Adam's rate falling from 0.06 to 0.006, iterates of the last fifth averaged by
     whoever reads the trace. Of nine pairs of clip norm (0.5 to 5) and last rate (0.002 to 0.015)
-    this one had the least mean RMSE at epsilon 1 on made-up regressions that `network_phases` was
+    this one had the least mean RMSE at epsilon 1 on simulated regressions that `network_phases` was
     chosen on; vanilla was within 1% of aligned.
     """
     return Settings(

@@ -13,8 +13,6 @@ from jax import Array
 from noisewise.data import PrivateRows, Rows
 from noisewise.models import Target, identity_frame
 
-__all__ = ["UnsafePosterior", "unsafe_posterior"]
-
 _ITERATIONS = 50
 
 

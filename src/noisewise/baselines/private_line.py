@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._validate import positive
+from noisewise.dpsep.family import outer_products, unpacked
 from noisewise.mechanism import Budget, Release, release_sum
-
-__all__ = ["PrivateLine", "private_line"]
 
 
 class PrivateLine(NamedTuple):
@@ -38,23 +37,27 @@ def private_line(
     others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> PrivateLine:
-    """Least squares on noisy second moments; a record's outer product has norm ``clip_norm``
-    at most. ``others`` were released before, under the same budget."""
+    """Least squares on noisy second moments.
+
+    Args:
+        X: Records (rows x columns), on a public scale.
+        y: Their targets.
+        budget: Spent whole, but for ``others``.
+        clip_norm: The norm that a record's outer product has at most.
+        others: What was released before, under the same budget.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
+    """
     positive("clip_norm", clip_norm, finite=True)
     record = np.column_stack([np.ones(len(X)), X, y])
-    row, column = np.triu_indices(record.shape[1])
-    factor = np.where(row == column, 1.0, np.sqrt(2.0))
-    products = record[:, row] * record[:, column] * factor
     found = release_sum(
-        products,
+        outer_products(record),
         clip_norm,
         budget,
         what="second moments",
         others=others,
         insecure_seed=insecure_seed,
     )
-    moments = np.zeros((record.shape[1],) * 2)
-    moments[row, column] = moments[column, row] = found.total / factor
+    moments = unpacked(found.total, record.shape[1])
     width = record.shape[1] - 1
     ridge = found.noise_sd * np.sqrt(2 * width)
     left = moments[:-1, :-1]

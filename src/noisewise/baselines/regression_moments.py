@@ -8,15 +8,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, positive, shown
 
-__all__ = [
-    "XMoments",
-    "gaussian_moments",
-    "noisy_moments",
-    "regression_sensitivity",
-    "regression_statistics",
-    "released_pairs",
-]
-
 
 def regression_sensitivity(weights: int, x_bound: Any, y_bound: float) -> float:
     """Largest L2 norm of a record's statistics, for ``weights`` weights, the intercept's included.

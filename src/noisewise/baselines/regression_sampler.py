@@ -12,8 +12,6 @@ from jax import Array
 
 from noisewise.baselines.regression_moments import released_pairs
 
-__all__ = ["Fit", "run_chains"]
-
 _JUMPS = 2
 """Metropolis steps for the weights before each sweep."""
 
@@ -128,7 +126,9 @@ def _look(state: _State, fit: Fit) -> _View:
     missed -= gain @ (fit.released[:count] - fit.expected_products)
     whitened = jax.scipy.linalg.solve_triangular(factor, missed, lower=True)
     log_density = -0.5 * jnp.sum(whitened**2) - jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return _View(log_density, combination, mean, gain, factor)
+    return _View(
+        log_density=log_density, combination=combination, mean=mean, gain=gain, factor=factor
+    )
 
 
 def _combine(weights: Array) -> Array:

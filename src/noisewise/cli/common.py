@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from typer.models import OptionInfo
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, Progress
 
 out, err = Console(), Console(stderr=True)
 LINE_SECONDS = 10.0
@@ -109,7 +109,7 @@ def in_flags(message: str) -> str:
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(title: str) -> Iterator[Progress]:
     """A progress bar on a terminal; elsewhere a line now and then, so that logs show life."""
     if not err.is_terminal:
         yield _lines_now_and_then(title)
@@ -126,7 +126,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         yield update
 
 
-def _lines_now_and_then(title: str) -> Callable[[int, int], None]:
+def _lines_now_and_then(title: str) -> Progress:
     last = time.monotonic()
 
     def update(done: int, steps: int) -> None:

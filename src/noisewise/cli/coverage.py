@@ -7,35 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise.cli.common import (
-    SCHEMA_HELP,
-    Adjacency,
-    Delta,
-    Epsilon,
-    Features,
-    Model,
-    PublicRows,
-    Target,
-    check_page,
-    escaped,
-    listed,
-    one_line_errors,
-    out,
-    progress_bar,
-    read_public_sample,
-    table_of,
-)
+from noisewise.cli import common
 
 
 def coverage(
-    schema: Annotated[Path, typer.Argument(help=SCHEMA_HELP)],
+    schema: Annotated[Path, typer.Argument(help=common.SCHEMA_HELP)],
     rows: Annotated[int, typer.Option(help="Rows of each simulated table.")],
-    epsilon: Epsilon,
-    model: Model = "logistic",
-    target: Target = None,
-    delta: Delta = 1e-6,
-    features: Features = None,
-    adjacency: Adjacency = "add-remove",
+    epsilon: common.Epsilon,
+    model: common.Model = "logistic",
+    target: common.Target = None,
+    delta: common.Delta = 1e-6,
+    features: common.Features = None,
+    adjacency: common.Adjacency = "add-remove",
     plan: Annotated[
         Path | None, typer.Option(help="A plan file of `noisewise plan`; else one is made first.")
     ] = None,
@@ -44,7 +27,7 @@ def coverage(
     test_rows: Annotated[
         int, typer.Option(help="New records a table to check predictions with (yes or no).")
     ] = 0,
-    public_sample: PublicRows = None,
+    public_sample: common.PublicRows = None,
     seed: Annotated[int, typer.Option(help="Of the simulation; no data are involved.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one a core.")] = 1,
     backend: Annotated[str, typer.Option(help="joblib's: loky, dask or ray.")] = "loky",
@@ -56,26 +39,26 @@ def coverage(
     ),
 ) -> None:
     """Are the error bars right? Private fits of simulated tables against the truth; no row read."""
-    with one_line_errors():
+    with common.one_line_errors():
         from noisewise.coverage import coverage as run_coverage
         from noisewise.data import Schema
         from noisewise.mechanism import Budget
         from noisewise.planning import Plan
 
-        check_page(output, ".html")
+        common.check_page(output, ".html")
         declared = Schema.from_toml(schema)
-        with progress_bar("Simulated fits") as progress:
+        with common.progress_bar("Simulated fits") as progress:
             found = run_coverage(
                 model,
                 schema=declared,
                 rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
                 target=target,
-                features=listed(features),
+                features=common.listed(features),
                 method=method,
                 plan=None if plan is None else Plan.load(plan),
                 simulations=simulations,
-                public_sample=read_public_sample(public_sample, declared),
+                public_sample=common.read_public_sample(public_sample, declared),
                 test_rows=test_rows,
                 seed=seed,
                 jobs=jobs,
@@ -85,28 +68,28 @@ def coverage(
             )
         page = found.report(output)
         _show_coverage(found)
-        out.print(f"\nPage: {page}")
+        common.out.print(f"\nPage: {page}")
 
 
 def _show_coverage(found: Any) -> None:
     scores = found.scores
-    out.print(f"\n{found.verdict.words}", style="bold", highlight=False, markup=False)
+    common.out.print(f"\n{found.verdict.words}", style="bold", highlight=False, markup=False)
     for line in found.verdict.lines:
-        out.print(f"- {line}", highlight=False, markup=False)
-    out.print(
+        common.out.print(f"- {line}", highlight=False, markup=False)
+    common.out.print(
         f"joint coverage RMSE {found.rmse:.3f} (a perfect posterior: {found.floor:.3f}); floors of "
         f"z mean {scores.z_mean_floor:.2f} and z sd {scores.z_sd_floor:.2f}; "
         f"{scores.failed} of {scores.fits} fits failed",
         highlight=False,
     )
     headings = ("parameter", "z mean", "z sd", "error", "reported sd", "bound", "plain z sd")
-    grid = table_of(*headings)
+    grid = common.table_of(*headings)
     for row in found.table():
         grid.add_row(
-            escaped(row["parameter"]),
+            common.escaped(row["parameter"]),
             f"{row['z_mean']:.2f}",
             f"{row['z_sd']:.2f}",
             *(f"{row[name]:.3g}" for name in ("error", "reported_sd", "single_release_sd")),
             f"{row['noise_unaware_z_sd']:.2f}",
         )
-    out.print(grid)
+    common.out.print(grid)

@@ -7,59 +7,53 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise.cli.common import (
-    Delta,
-    Epsilon,
-    escaped,
-    one_line_errors,
-    out,
-    progress_bar,
-    table_of,
-)
+from noisewise.cli import common
 
 
 def demo(
-    epsilon: Epsilon = 1.0,
-    delta: Delta = 1e-6,
+    epsilon: common.Epsilon = 1.0,
+    delta: common.Delta = 1e-6,
     output: Annotated[Path, typer.Option("--output", "-o", help="The report.")] = Path(
         "demo-report.html"
     ),
 ) -> None:
     """A private logistic regression on real health data that ship with statsmodels."""
-    with one_line_errors():
+    with common.one_line_errors():
         from noisewise import demo as example
         from noisewise.mechanism import Budget
 
-        out.print(
+        common.out.print(
             "RAND Health Insurance Experiment: who visited a doctor in a year?\n"
             f"Private logistic regression, epsilon {epsilon:g}, delta {delta:g}."
         )
-        with progress_bar("Private fit") as progress:
+        with common.progress_bar("Private fit") as progress:
             budget = Budget(epsilon=epsilon, delta=delta)
             result, rows = example.run(budget, progress)
         path = result.report(output)
         _show_comparison(rows)
-        out.print()
-        out.print(str(result.privacy), highlight=False, markup=False)
-        out.print(f"\nStatus: {result.status.words}.\nReport: {path}")
+        common.out.print()
+        common.out.print(str(result.privacy), highlight=False, markup=False)
+        common.out.print(f"\nStatus: {result.status.words}.\nReport: {path}")
 
 
 def _show_comparison(rows: list[Any]) -> None:
-    out.print("\nCoefficients: mean and 95% interval")
-    grid = table_of()
+    common.out.print("\nCoefficients: mean and 95% interval")
+    grid = common.table_of()
     grid.add_column("", no_wrap=True)
     grid.add_column("private,\nnoise-aware", style="bold", no_wrap=True)
     grid.add_column("plain DPVI\nNOT FOR RELEASE", style="dim", no_wrap=True)
     grid.add_column("non-private\nNOT FOR RELEASE", style="dim", no_wrap=True)
     for row in rows:
         cells = (row.noise_aware, row.noise_unaware, row.unsafe_non_private)
-        grid.add_row(row.name, *(escaped(_interval(cell)) for cell in cells))
-    out.print(grid)
-    out.print("Plain DPVI ignores the noise; non-private comes from the raw rows.\n")
+        grid.add_row(row.name, *(common.escaped(_interval(cell)) for cell in cells))
+    common.out.print(grid)
+    common.out.print("Plain DPVI ignores the noise; non-private comes from the raw rows.\n")
     for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "noise_unaware")):
         intervals = [(getattr(row, field), row.unsafe_non_private[1]) for row in rows]
         held = sum(low <= estimate <= high for (low, _, high), estimate in intervals)
-        out.print(f"{label} intervals that hold the non-private estimate: {held} of {len(rows)}")
+        common.out.print(
+            f"{label} intervals that hold the non-private estimate: {held} of {len(rows)}"
+        )
 
 
 def _interval(values: tuple[float, float, float]) -> str:

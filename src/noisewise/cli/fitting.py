@@ -8,35 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from noisewise._validate import NoisewiseError
-from noisewise.cli.common import (
-    SCHEMA_HELP,
-    Adjacency,
-    Delta,
-    Epsilon,
-    Features,
-    Model,
-    PublicRows,
-    Target,
-    escaped,
-    listed,
-    one_line_errors,
-    out,
-    progress_bar,
-    read_public_sample,
-    table_of,
-)
+from noisewise.cli import common
 
 
 def fit(
     data: Annotated[Path, typer.Argument(help="The table: .csv, .csv.gz or .parquet.")],
-    schema: Annotated[Path, typer.Option(help=SCHEMA_HELP)],
-    epsilon: Epsilon,
+    schema: Annotated[Path, typer.Option(help=common.SCHEMA_HELP)],
+    epsilon: common.Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the result.")],
-    model: Model = "logistic",
-    target: Target = None,
-    delta: Delta = 1e-6,
-    features: Features = None,
-    adjacency: Adjacency = "add-remove",
+    model: common.Model = "logistic",
+    target: common.Target = None,
+    delta: common.Delta = 1e-6,
+    features: common.Features = None,
+    adjacency: common.Adjacency = "add-remove",
     plan: Annotated[
         Path | None, typer.Option(help="A plan file of `noisewise plan`; else a quick one is made.")
     ] = None,
@@ -46,7 +30,7 @@ def fit(
             help="Number of steps (4000; a mixture 4000 to 20000; dp-sep 400, a network 800)."
         ),
     ] = None,
-    public_sample: PublicRows = None,
+    public_sample: common.PublicRows = None,
     method: Annotated[
         str,
         typer.Option(
@@ -64,7 +48,7 @@ def fit(
     ] = None,
 ) -> None:
     """Fit a model to a table under differential privacy; save posterior, certificate and report."""
-    with one_line_errors():
+    with common.one_line_errors():
         from noisewise.data import Schema, Table
         from noisewise.fitting import fit as run_fit
         from noisewise.mechanism import Budget
@@ -80,16 +64,16 @@ def fit(
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
         table = Table.read(data, declared, clamp=clamp)
-        with progress_bar("Private fit") as progress:
+        with common.progress_bar("Private fit") as progress:
             result = run_fit(
                 model,
                 table,
                 budget=budget,
                 target=target,
-                features=listed(features),
+                features=common.listed(features),
                 plan=planned,
                 steps=steps,
-                public_sample=read_public_sample(public_sample, declared),
+                public_sample=common.read_public_sample(public_sample, declared),
                 method=method,
                 insecure_seed=insecure_seed,
                 progress=progress,
@@ -97,7 +81,7 @@ def fit(
         result.save(output, overwrite=overwrite)
         result.report(output / "report.html")
         _show_summary(result)
-        out.print(f"\nSaved to {output}; open {output / 'report.html'}")
+        common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
 
 
 def report(
@@ -107,24 +91,24 @@ def report(
     ] = None,
 ) -> None:
     """Write the HTML report of a saved result."""
-    with one_line_errors():
+    with common.one_line_errors():
         from noisewise.result import Result
 
         path = Result.load(folder).report(output or folder / "report.html")
-        out.print(f"Wrote {path}")
+        common.out.print(f"Wrote {path}")
 
 
 def verify(
     folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
 ) -> None:
-    """Recompute a saved result's epsilon from its ledger; exits with 1 if the claim fails."""
-    with one_line_errors():
+    """Recompute a saved result's epsilon from its releases; exits with 1 if the claim fails."""
+    with common.one_line_errors():
         from noisewise.result import Result
 
         certificate = Result.load(folder).privacy
         check = certificate.verify()
-        out.print(str(certificate), highlight=False, markup=False)
-        out.print(str(check), highlight=False, markup=False)
+        common.out.print(str(certificate), highlight=False, markup=False)
+        common.out.print(str(check), highlight=False, markup=False)
         if not (check.holds and certificate.private):
             raise typer.Exit(1)
 
@@ -132,12 +116,12 @@ def verify(
 def _show_summary(result: Any) -> None:
     kinds = {"naive": "Plain DPVI", "averaged": "DPVIm's averaged posterior"}
     kind = kinds.get(result.request.posterior, "Noise-aware posterior")
-    out.print(f"\n{kind}")
-    grid = table_of("parameter", "mean", "sd", "95% interval")
+    common.out.print(f"\n{kind}")
+    grid = common.table_of("parameter", "mean", "sd", "95% interval")
     for name, row in result.summary().iterrows():
         interval = f"[{row['lower']:.4g}, {row['upper']:.4g}]"
         cells = (f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
-        grid.add_row(*(escaped(cell) for cell in (str(name), *cells)))
-    out.print(grid)
-    out.print(str(result.privacy), highlight=False, markup=False)
-    out.print(f"\nStatus: {result.status.words}.")
+        grid.add_row(*(common.escaped(cell) for cell in (str(name), *cells)))
+    common.out.print(grid)
+    common.out.print(str(result.privacy), highlight=False, markup=False)
+    common.out.print(f"\nStatus: {result.status.words}.")

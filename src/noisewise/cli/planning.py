@@ -7,35 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise.cli.common import (
-    SCHEMA_HELP,
-    Adjacency,
-    Delta,
-    Epsilon,
-    Features,
-    Model,
-    PublicRows,
-    Target,
-    check_page,
-    escaped,
-    listed,
-    one_line_errors,
-    out,
-    progress_bar,
-    read_public_sample,
-    table_of,
-)
+from noisewise.cli import common
 
 
 def plan(
-    schema: Annotated[Path, typer.Argument(help=SCHEMA_HELP)],
+    schema: Annotated[Path, typer.Argument(help=common.SCHEMA_HELP)],
     rows: Annotated[int, typer.Option(help="Rows to plan for, from public knowledge.")],
-    epsilon: Epsilon,
-    model: Model = "logistic",
-    target: Target = None,
-    delta: Delta = 1e-6,
-    features: Features = None,
-    adjacency: Adjacency = "add-remove",
+    epsilon: common.Epsilon,
+    model: common.Model = "logistic",
+    target: common.Target = None,
+    delta: common.Delta = 1e-6,
+    features: common.Features = None,
+    adjacency: common.Adjacency = "add-remove",
     fits: Annotated[
         int, typer.Option(help="Simulated fits for each design; 0 is a quick guess.")
     ] = 24,
@@ -46,28 +29,28 @@ def plan(
     steps: Annotated[
         int | None, typer.Option(help="Steps of the fit; 4000, of dp-sep 400.")
     ] = None,
-    public_sample: PublicRows = None,
+    public_sample: common.PublicRows = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = Path(
         "plan.toml"
     ),
 ) -> None:
     """Choose every setting on simulated data and forecast the error bars; touches no row."""
-    with one_line_errors():
+    with common.one_line_errors():
         from noisewise.data import Schema
         from noisewise.mechanism import Budget
         from noisewise.planning import plan as make_plan
 
-        check_page(output, ".toml")
+        common.check_page(output, ".toml")
         declared = Schema.from_toml(schema)
-        with progress_bar("Simulated fits") as progress:
+        with common.progress_bar("Simulated fits") as progress:
             made = make_plan(
                 model,
                 schema=declared,
                 rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
                 target=target,
-                features=listed(features),
-                public_sample=read_public_sample(public_sample, declared),
+                features=common.listed(features),
+                public_sample=common.read_public_sample(public_sample, declared),
                 method=method,
                 steps=steps,
                 fits=fits,
@@ -77,7 +60,7 @@ def plan(
         page = made.report(made.save(output).with_suffix(".html"))
         sample = "" if public_sample is None else f" --public-sample {public_sample}"
         _show_forecast(made.forecast)
-        out.print(
+        common.out.print(
             f"\nSaved to {output}; open {page}\n"
             f"Next: noisewise fit DATA --plan {output}{sample} ..."
         )
@@ -85,9 +68,9 @@ def plan(
 
 def _show_forecast(forecast: Any) -> None:
     source = f"{forecast.fits} simulated fits" if forecast.fits else "an analytic guess"
-    out.print(f"\nForecast, on the unconstrained scale, from {source}")
-    grid = table_of("parameter", "sd before", "expected sd", "one release's")
+    common.out.print(f"\nForecast, on the unconstrained scale, from {source}")
+    grid = common.table_of("parameter", "sd before", "expected sd", "one release's")
     columns = (forecast.prior_sd, forecast.sd, forecast.single_release_sd)
     for name, *sds in zip(forecast.labels, *columns, strict=True):
-        grid.add_row(escaped(name), *(f"{sd:.3g}" for sd in sds))
-    out.print(grid)
+        grid.add_row(common.escaped(name), *(f"{sd:.3g}" for sd in sds))
+    common.out.print(grid)

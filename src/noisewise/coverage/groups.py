@@ -20,8 +20,6 @@ from noisewise.models import BoundModel, RowView
 from noisewise.models.ready_made import capabilities_of
 from noisewise.trials import SimulatedFits, Simulator, sep_trial, simulator
 
-__all__ = ["Groups", "Spec", "run_group"]
-
 _FIELDS = SimulatedFits._fields
 _RUN = "run.json"
 

@@ -15,8 +15,6 @@ from noisewise.evaluation import PredictiveCalibration, predictive_calibration
 from noisewise.models import RowView, Target
 from noisewise.trials import SimulatedFits
 
-__all__ = ["check_yes_or_no", "predict_new_records"]
-
 _DRAWS = 100
 
 

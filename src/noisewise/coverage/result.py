@@ -1,4 +1,4 @@
-"""What a coverage run found: arrays, and the questions that can be asked of them."""
+"""What a coverage run found: arrays, and what can be read from them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from noisewise.evaluation import (
     score,
     tarp_shares,
 )
-
-__all__ = ["Coverage"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of
+from noisewise.covariates import as_declared, covariates_cost
 from noisewise.coverage.groups import Groups, Spec, run_group, split
 from noisewise.coverage.predictions import check_yes_or_no, predict_new_records
 from noisewise.coverage.result import Coverage
@@ -18,8 +19,6 @@ from noisewise.models import BoundModel, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
 from noisewise.posterior import METHODS, check_method, default_method
-
-__all__ = ["coverage"]
 
 
 def coverage(
@@ -35,6 +34,7 @@ def coverage(
     simulations: int = 1000,
     draws: int = 500,
     public_sample: PublicSample | None = None,
+    covariate_share: float | None = None,
     posterior: str | None = None,
     test_rows: int = 0,
     seed: int = 0,
@@ -42,7 +42,7 @@ def coverage(
     backend: str = "loky",
     group: int | None = None,
     folder: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Coverage:
     """Measure whether the error bars are true: simulated tables only, no row is read.
 
@@ -61,6 +61,7 @@ def coverage(
         simulations: How many fits.
         draws: Posterior draws of each.
         public_sample: Rows of other people that covariates are taken from.
+        covariate_share: As for `fit`; simulated tables have covariates as the schema declares them.
         posterior: How DPVI's traces are read; as for `fit`.
         test_rows: So many new records a fit check predictions too, for models of yes or no.
         seed: The outcome depends on it alone, up to floating-point rounding, not on the grouping.
@@ -95,17 +96,20 @@ def coverage(
             features=features,
             method=method,
             public_sample=public_sample,
+            covariate_share=covariate_share,
         )
     settings = _checked_settings(plan, bound, method, rows, budget, public_sample)
     if isinstance(settings, Settings):
         check_method(posterior, settings)
+    bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    bound = as_declared(bound) if bought else bound
     spec = Spec(
         model=bound.model,
         view=bound.view,
         settings=settings,
         rows=rows,
         budget=budget,
-        others=count_cost(schema.rows, budget),
+        others=(*bought, *count_cost(schema.rows, budget)),
         posterior=posterior,
         draws=draws,
         seed=seed,
@@ -180,7 +184,7 @@ def _fill(
     size: int | None,
     jobs: int,
     backend: str,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> None:
     """Run every simulated fit that is not there yet; by default as many at once as memory holds."""
     missing = sorted(set(range(simulations)) - groups.done())

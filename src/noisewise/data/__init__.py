@@ -1,6 +1,6 @@
 """Tables and what is publicly known about them: a schema in, bounded arrays out.
 
-The first house of the street. `Schema` and `Encoder` are public knowledge and may be used anywhere;
+`Schema` and `Encoder` are public knowledge and may be used anywhere;
 a `Table` holds `PrivateRows`, which only the mechanism and the engine may open.
 """
 

@@ -13,8 +13,6 @@ from noisewise._validate import shown
 from noisewise.data.column import Column
 from noisewise.data.errors import DataError
 
-__all__ = ["bounded", "is_constant"]
-
 _NUMBERS = (numbers.Real, np.bool_, decimal.Decimal)
 
 

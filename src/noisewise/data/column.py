@@ -14,8 +14,6 @@ from scipy.special import ndtr, ndtri
 from noisewise._validate import shown
 from noisewise.data.errors import SchemaError
 
-__all__ = ["KINDS", "Column"]
-
 # What may be declared for each kind, in the order in which it is written out.
 _DECLARABLE: dict[str, tuple[str, ...]] = {
     "real": ("bounds", "shape", "mean", "sd"),
@@ -137,7 +135,7 @@ class Column:
         return plain
 
     def simulate(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draw `n` made-up values from the declared marginal; category columns as integer codes."""
+        """Draw `n` values from the declared marginal; category columns as integer codes."""
         if self.kind == "binary":
             chance = 0.5 if self.share is None else self.share
             return (rng.random(n) < chance).astype(np.int8)

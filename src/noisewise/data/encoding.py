@@ -13,8 +13,6 @@ from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
 from noisewise.data.schema import Schema
 
-__all__ = ["Encoder"]
-
 _INTERCEPT = "intercept"
 
 
@@ -24,10 +22,10 @@ class _DesignColumn:
 
     name: str
     column: str | None
-    centre: float
-    scale: float
-    lo: float
-    hi: float
+    centre: float = 0.0
+    scale: float = 1.0
+    lo: float = 0.0
+    hi: float = 1.0
 
 
 class Encoder:
@@ -188,7 +186,7 @@ def _checked_features(
 
 def _design_columns(columns: Sequence[Column], intercept: bool) -> tuple[_DesignColumn, ...]:
     """All columns of the design matrix, with names of their own."""
-    design = [_DesignColumn(_INTERCEPT, None, 0.0, 1.0, 1.0, 1.0)] if intercept else []
+    design = [_DesignColumn(_INTERCEPT, None, lo=1.0)] if intercept else []
     for column in columns:
         design += _encoded(column)
     if not design:
@@ -205,12 +203,9 @@ def _design_columns(columns: Sequence[Column], intercept: bool) -> tuple[_Design
 def _encoded(column: Column) -> list[_DesignColumn]:
     """The columns of the design matrix that one column of the table becomes."""
     if column.kind == "binary":
-        return [_DesignColumn(column.name, column.name, 0.0, 1.0, 0.0, 1.0)]
+        return [_DesignColumn(column.name, column.name)]
     if column.categories is not None:
-        levels = column.categories[1:]
-        return [
-            _DesignColumn(f"{column.name}={x}", column.name, 0.0, 1.0, 0.0, 1.0) for x in levels
-        ]
+        return [_DesignColumn(f"{column.name}={x}", column.name) for x in column.categories[1:]]
     assert column.bounds is not None
     lo, hi = column.bounds
     if column.mean is not None and column.sd is not None:
@@ -224,7 +219,8 @@ def _encoded(column: Column) -> list[_DesignColumn]:
             "in float32: declare a larger sd"
         )
     return [
-        _DesignColumn(name, column.name, centre, scale, low, high) for name in column.entry_names
+        _DesignColumn(name, column.name, centre=centre, scale=scale, lo=low, hi=high)
+        for name in column.entry_names
     ]
 
 

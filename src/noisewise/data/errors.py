@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["DataError", "SchemaError"]
-
 
 class SchemaError(NoisewiseError):
     """A declaration that cannot be used; schemas are public, so the message quotes it."""

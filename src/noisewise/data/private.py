@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["PrivateRows", "Rows"]
-
 Rows = dict[str, Any]
 """Columns by name, with an axis of records first: simulated or public, free to be looked at."""
 
@@ -16,7 +14,7 @@ class PrivateRows:
 
     Whoever expects `Rows` cannot be handed these: the type checker says so. Only the mechanism and
     the engine, which noise and account for what they compute, may open them, and functions whose
-    own name begins with ``unsafe_`` (a test holds every house to that).
+    own name begins with ``unsafe_`` (a test holds every package to that).
     """
 
     __slots__ = ("_columns",)

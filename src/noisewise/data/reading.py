@@ -19,8 +19,6 @@ from noisewise.data.column import Column
 from noisewise.data.errors import DataError
 from noisewise.data.schema import Schema
 
-__all__ = ["column_names", "read_columns", "read_file"]
-
 # How files spell a missing number. Text columns are compared with their categories instead.
 _MISSING = ("", "-", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nat")
 _TRUE_OR_FALSE = {"true": "1", "false": "0"}

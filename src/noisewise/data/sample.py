@@ -13,8 +13,6 @@ from noisewise.data.errors import DataError
 from noisewise.data.reading import column_names, read_columns, read_file
 from noisewise.data.schema import Schema
 
-__all__ = ["PublicSample"]
-
 
 class PublicSample:
     """Rows that are public, from which simulations take their covariates.
@@ -22,7 +20,7 @@ class PublicSample:
     For planning and coverage it matters how covariates are distributed, and above all how they go
     together, which a schema does not say. A survey's public-use file or last decade's published
     register will do. Every row is taken for public: **never pass rows of the table to be
-    protected.** Columns that the sample lacks are made up from the schema; others are ignored.
+    protected.** Columns that the sample lacks are simulated from the schema; others are ignored.
 
     >>> from noisewise.data import Column
     >>> schema = Schema((Column(name="age", kind="real", bounds=(0, 100)),))

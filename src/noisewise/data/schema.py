@@ -18,8 +18,6 @@ from noisewise._validate import integer_at_least, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
 
-__all__ = ["Schema"]
-
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -172,7 +170,7 @@ class Schema:
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
 
     def simulate(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
-        """Draw a made-up table of `n` rows, columns independent; touches no data.
+        """Draw a simulated table of `n` rows, columns independent; touches no data.
 
         Real columns follow the normal with the declared mean and sd, truncated to the bounds, or
         are uniform on the bounds where none are declared; counts likewise, rounded. Categories come

@@ -15,8 +15,6 @@ from noisewise.data.private import PrivateRows
 from noisewise.data.reading import read_columns, read_file
 from noisewise.data.schema import Schema
 
-__all__ = ["Table"]
-
 
 class Table:
     """Rows, checked against a schema and held as bounded arrays.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, Progress
 from noisewise.baselines import unsafe_posterior
 from noisewise.data import Schema, Table
 from noisewise.fitting import fit
@@ -46,9 +45,7 @@ def load_table() -> Table:
         return Table(frame, Schema.from_toml(path))
 
 
-def run(
-    budget: Budget, progress: Callable[[int, int], None] | None = None
-) -> tuple[Result, list[Comparison]]:
+def run(budget: Budget, progress: Progress | None = None) -> tuple[Result, list[Comparison]]:
     """Fit privately, and beside it the two ways that are not for release."""
     table = load_table()
     result = fit("logistic", table, budget=budget, target=_TARGET, progress=progress)

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
 
-__all__ = [
-    "DpSep",
-    "SepFit",
-    "SepNumbers",
-    "SepState",
-    "Spread",
-    "cavity_of",
-    "clipped_blocks",
-    "read",
-    "start",
-]
-
 _FLOATS_PER_ENTRY = 32
 """What a record's site needs on its way, for every entry of it."""
 
@@ -49,7 +37,7 @@ class SepNumbers(NamedTuple):
     """Clip norms: (natural, centred) x (mean, precision, extra)."""
     weights: Array
     floor: float
-    wander: float
+    max_dispersion: float
 
     @property
     def noise_sd(self) -> Array:
@@ -134,11 +122,11 @@ def read(site: Site, numbers: SepNumbers, state: SepState) -> Gaussian:
     return Gaussian(state.mean, precision, family.inverse(precision))
 
 
-def cavity_of(site: Site, prior: Natural, posterior: Gaussian, rows: float) -> Gaussian:
+def cavity_of(site: Site, prior: Natural, posterior: Gaussian, public_count: float) -> Gaussian:
     """The posterior without one average site: q^(1 - 1/N) p0^(1/N) (DP-SEP eq. 4)."""
-    family = site.family
-    precision = (1 - 1 / rows) * posterior.precision + prior.precision / rows
-    eta = (1 - 1 / rows) * family.apply(posterior.precision, posterior.mean) + prior.eta / rows
+    family, share = site.family, 1 / public_count
+    precision = (1 - share) * posterior.precision + share * prior.precision
+    eta = (1 - share) * family.apply(posterior.precision, posterior.mean) + share * prior.eta
     return Gaussian(family.solve(precision, eta), precision, family.inverse(precision))
 
 
@@ -155,6 +143,14 @@ def clipped_blocks(values: list[Array], bounds: Array, weights: Array) -> Array:
         norms = jnp.sqrt(jnp.sum(block * block, axis=-1, keepdims=True))
         scaled.append(block * jnp.minimum(1.0, weights[number] / norms))
     return jnp.concatenate(scaled, axis=-1)
+
+
+class Sizes(NamedTuple):
+    """Numbers of released coordinates."""
+
+    mean: int
+    precision: int
+    extra: int
 
 
 class _Point(NamedTuple):
@@ -181,9 +177,9 @@ class DpSep:
     draws_public_numbers = False
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Numbers of released coordinates: mean, precision, extra."""
-        return self.site.family.dim, self.site.family.packed, self.site.extras
+    def sizes(self) -> Sizes:
+        """Of the blocks that are released."""
+        return Sizes(self.site.family.dim, self.site.family.packed, self.site.extras)
 
     @property
     def released(self) -> int:
@@ -253,17 +249,15 @@ class DpSep:
             extra_variance=_extra_variance(numbers, state, rate, noise[2]),
         )
         posterior = read(site, numbers, moved)
-        calm = _calmed(site, numbers, moved, posterior, rate, noise[0])
-        natural = family.solve(
-            posterior.precision, moved.prior.eta + numbers.public_count * moved.eta
-        )
-        step_mean = moved.mean + rate.mean * family.solve(
-            calm, numbers.public_count * first + _pull(site, moved, posterior, point.cavity)
-        )
+        damped = _damped_precision(site, numbers, moved, posterior, rate, noise[0])
+        count = numbers.public_count
+        natural = family.solve(posterior.precision, moved.prior.eta + count * moved.eta)
+        gradient = count * first + _public_gradient(site, moved, posterior, point.cavity)
+        step_mean = moved.mean + rate.mean * family.solve(damped, gradient)
         moved = moved._replace(mean=jnp.where(centred, step_mean, natural))
         moved = moved._replace(
             averaged=moved.averaged + rate.keep * moved.mean,
-            spread=_spread(site, numbers, moved, posterior, calm, rate, noise[0]),
+            spread=_spread(site, numbers, moved, posterior, damped, rate, noise[0]),
             prior=site.prior(moved.mean, family.diagonal(posterior.covariance)),
         )
         return Step(moved, moved.mean)
@@ -304,15 +298,15 @@ def _extra_variance(numbers: SepNumbers, state: SepState, rate: Rates, noise: Ar
     An extra is half a squared residual, whose second moment is three times its squared mean where
     residuals are Gaussian.
     """
-    odds = (1 - numbers.sampling_rate) / numbers.sampling_rate
-    kick = (noise / numbers.public_count) ** 2 + odds / numbers.public_count * 3 * state.extra**2
-    return (1 - rate.extra) ** 2 * state.extra_variance + rate.extra**2 * kick
+    count, odds = numbers.public_count, (1 - numbers.sampling_rate) / numbers.sampling_rate
+    innovation = (noise / count) ** 2 + 3 * odds / count * state.extra**2
+    return (1 - rate.extra) ** 2 * state.extra_variance + rate.extra**2 * innovation
 
 
-def _pull(site: Site, state: SepState, posterior: Gaussian, cavity: Gaussian) -> Array:
+def _public_gradient(site: Site, state: SepState, posterior: Gaussian, cavity: Gaussian) -> Array:
     """What joins N g in the centred step: eta_0 - Lambda_0 m + N Lambda_s (m_c - m).
 
-    At equal rates m + rho Lambda^-1 (N g + pull), with the new Lambda, is damped SEP; N Lambda_s is
+    At equal rates m + rho Lambda^-1 (N g + this), with the new Lambda, is damped SEP; N Lambda_s is
     read as Lambda - Lambda_0.
     """
     family, prior = site.family, state.prior
@@ -320,16 +314,16 @@ def _pull(site: Site, state: SepState, posterior: Gaussian, cavity: Gaussian) ->
     return prior.eta - family.apply(prior.precision, state.mean) + offset
 
 
-def _calmed(
+def _damped_precision(
     site: Site, numbers: SepNumbers, state: SepState, posterior: Gaussian, rate: Rates, noise: Array
 ) -> Array:
     """The precision by which a step is divided: raised where it is small against the noise.
 
     Noise alone, at this rate for ever, then spreads a coordinate by sqrt(rho/2) noise/Lambda =
-    ``wander`` prior sds at most.
+    ``max_dispersion`` prior sds at most.
     """
     prior_sd = site.family.least_eigenvalue(state.prior.precision) ** -0.5
-    least = jnp.sqrt(rate.mean / 2) * noise / (numbers.wander * prior_sd)
+    least = jnp.sqrt(rate.mean / 2) * noise / (numbers.max_dispersion * prior_sd)
     return site.family.floored(posterior.precision, least)
 
 
@@ -338,7 +332,7 @@ def _spread(
     numbers: SepNumbers,
     state: SepState,
     posterior: Gaussian,
-    calm: Array,
+    damped: Array,
     rate: Rates,
     noise: Array,
 ) -> Spread:
@@ -350,13 +344,13 @@ def _spread(
     product of the records' gradients, which where the model holds is (1 - q)/q (Lambda - Lambda_0).
     """
     family, spread = site.family, state.spread
-    inverse = family.matrices(family.inverse(calm))
+    inverse = family.matrices(family.inverse(damped))
     size = inverse.shape[-1]
     shrink = jnp.eye(size) - rate.mean * inverse @ family.matrices(posterior.precision)
     odds = (1 - numbers.sampling_rate) / numbers.sampling_rate
     data = family.matrices(posterior.precision - state.prior.precision)
-    kicks = noise.reshape(-1, size)[:, :, None] ** 2 * jnp.eye(size) + odds * data
-    mean = shrink @ spread.mean @ shrink.mT + rate.mean**2 * inverse @ kicks @ inverse
+    innovation = noise.reshape(-1, size)[:, :, None] ** 2 * jnp.eye(size) + odds * data
+    mean = shrink @ spread.mean @ shrink.mT + rate.mean**2 * inverse @ innovation @ inverse
     carried = spread.average_with_mean @ shrink.mT
     crossed = carried + rate.keep * mean
     average = spread.average + rate.keep * (carried + carried.mT) + rate.keep**2 * mean

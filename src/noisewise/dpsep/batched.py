@@ -20,8 +20,6 @@ from noisewise.data import Rows
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.site import Gaussian, Natural, Site
 
-__all__ = ["adf_in_batches", "ep_in_batches"]
-
 
 class _Walk(NamedTuple):
     mean: Array
@@ -36,7 +34,16 @@ class _Walk(NamedTuple):
 def ep_in_batches(
     site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
 ) -> SepFit:
-    """Expectation propagation: every record's site is kept, rows x 2 x dim numbers and more."""
+    """Expectation propagation: every record's site is kept, rows x 2 x dim numbers and more.
+
+    Args:
+        site: The model.
+        rows: Simulated or public records.
+        initial: Mean to begin with.
+        key: Of the records' order.
+        epochs: Passes over the records.
+        batch: Records whose sites are found side by side.
+    """
     return _passes(site, rows, initial, key, epochs, batch, keep=True)
 
 
@@ -44,7 +51,7 @@ def adf_in_batches(
     site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
 ) -> SepFit:
     """Assumed density filtering, PBP's way: sites are forgotten once they have joined, so that
-    every further pass counts the records once more."""
+    every further pass counts the records once more. Arguments are those of `ep_in_batches`."""
     return _passes(site, rows, initial, key, epochs, batch, keep=False)
 
 
@@ -72,7 +79,13 @@ def _passes(
     family, mean = site.family, jnp.asarray(initial, jnp.float32)
     prior = site.prior(mean, jnp.zeros(family.dim))
     prior = prior._replace(eta=prior.eta + family.apply(prior.precision, mean))
-    walk = _Walk(mean, jnp.zeros(family.packed), site.first_extra(), prior, None)
+    walk = _Walk(
+        mean=mean,
+        total=jnp.zeros(family.packed),
+        extra=site.first_extra(),
+        prior=prior,
+        sites=None,
+    )
 
     def first(walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, Natural | None]:
         number, left = inputs

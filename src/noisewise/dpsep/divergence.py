@@ -15,8 +15,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive
 
-__all__ = ["ExpectedDivergence", "expected_kl", "gaussian_kl", "mean_kl", "paper_expression"]
-
 
 class ExpectedDivergence(NamedTuple):
     """A Monte Carlo mean and its standard error."""
@@ -55,8 +53,14 @@ def expected_kl(
 ) -> ExpectedDivergence:
     """Expected KL(q || p) over one release as in Defs. 4.1 and 4.2.
 
-    eta gets independent noise, the precision symmetric noise whose upper triangle is independent,
-    and then so much of the identity that its least eigenvalue is ``ridge``.
+    Args:
+        eta: Natural mean of q.
+        precision: Of q.
+        noise_eta: Standard deviation of the independent noise on ``eta``.
+        noise_precision: Of the symmetric noise on the precision, upper triangle independent.
+        ridge: The precision then gets so much of the identity that this is its least eigenvalue.
+        draws: Of the noise.
+        seed: Of the draws.
     """
     integer_at_least("draws", draws, 2)
     positive("ridge", ridge, finite=True)
@@ -91,9 +95,9 @@ def paper_expression(
     """The right-hand side of DP-SEP eq. 8 (Theorem 4.1), for precisions proportional to the
     identity.
 
-    ``failure`` is d exp(-M^2/2v), the probability with which the bound on the noise's eigenvalues
-    fails; v = d noise^2 for symmetric noise. Not a number where the paper's h is not positive: the
-    expression then says nothing.
+    Arguments are those of `expected_kl`; ``failure`` is d exp(-M^2/2v), the probability with which
+    the bound on the noise's eigenvalues fails; v = d noise^2 for symmetric noise. NaN where the
+    paper's h is not positive: the expression then says nothing.
     """
     fraction("failure", failure)
     eta, precision = np.asarray(eta, float), np.asarray(precision, float)

@@ -7,8 +7,8 @@ entries treats every rotation of the parameters alike. Means are flat vectors th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +16,33 @@ from jax import Array
 
 from noisewise._validate import integer_at_least
 
-__all__ = ["Blocks", "Diagonal", "Family"]
 
-_ROOT_TWO = math.sqrt(2.0)
+class Packing(NamedTuple):
+    """Where the entries of a packed symmetric matrix stand in it, and what they are times."""
+
+    row: np.ndarray
+    column: np.ndarray
+    factor: np.ndarray
+
+
+def packing(size: int) -> Packing:
+    """The upper triangle, off-diagonal entries times sqrt(2)."""
+    row, column = np.triu_indices(size)
+    return Packing(row, column, np.where(row == column, 1.0, np.sqrt(2.0)))
+
+
+def outer_products(records: np.ndarray) -> np.ndarray:
+    """u u' of every record u, packed: a vector's L2 norm is its matrix's Frobenius norm."""
+    row, column, factor = packing(records.shape[1])
+    return records[:, row] * records[:, column] * factor
+
+
+def unpacked(packed: np.ndarray, size: int) -> np.ndarray:
+    """The symmetric matrix of a packed vector."""
+    row, column, factor = packing(size)
+    found = np.zeros((size, size))
+    found[row, column] = found[column, row] = packed / factor
+    return found
 
 
 @dataclass(frozen=True)
@@ -93,10 +117,6 @@ class Blocks:
         """Length of a packed precision."""
         return self.count * self.size * (self.size + 1) // 2
 
-    def _places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        row, column = np.triu_indices(self.size)
-        return row, column, np.where(row == column, 1.0, _ROOT_TWO).astype(np.float32)
-
     def identity(self, scale: float | Array = 1.0) -> Array:
         """``scale`` times the identity."""
         return (
@@ -106,14 +126,14 @@ class Blocks:
 
     def pack(self, matrices: Array) -> Array:
         """Symmetric matrices (... x count x size x size) as vectors."""
-        row, column, factor = self._places()
-        upper = matrices[..., row, column] * factor
+        row, column, factor = packing(self.size)
+        upper = matrices[..., row, column] * factor.astype(np.float32)
         return upper.reshape(*upper.shape[:-2], self.packed)
 
     def matrices(self, packed: Array) -> Array:
         """Back from `pack`."""
-        row, column, factor = self._places()
-        entries = packed.reshape(*packed.shape[:-1], self.count, -1) / factor
+        row, column, factor = packing(self.size)
+        entries = packed.reshape(*packed.shape[:-1], self.count, -1) / factor.astype(np.float32)
         empty = jnp.zeros((*entries.shape[:-1], self.size, self.size), packed.dtype)
         upper = empty.at[..., row, column].set(entries)
         return upper.at[..., column, row].set(entries)

@@ -21,8 +21,6 @@ from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
 from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, kept_share, line_site
 
-__all__ = ["GlmSite", "LinearSite", "LogisticSite", "ProbitSite", "RegressionSite"]
-
 _SHAPE = 1.4263
 """Of the Gamma distribution whose logarithm has an sd of one."""
 _NODES = np.linspace(-7.0, 7.0, 65)
@@ -66,12 +64,12 @@ class GlmSite:
         """None."""
         return jnp.zeros(0)
 
-    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Ones."""
         return jnp.ones(self.width + self.family.packed + self.extras)
 
     def updates(
-        self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
+        self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows
     ) -> SiteUpdates:
         """The batch's sites: numbers times x, and times x x'."""
         X = batch["X"]
@@ -80,17 +78,17 @@ class GlmSite:
         covariance = self.family.matrices(cavity.covariance)[0]
         variance = jnp.einsum("ni,ij,nj->n", X, covariance, X)
         predictor, y = X @ cavity.mean, batch["y"]
-        slope, bend = self.derivatives(predictor, variance, y, self.noise_variance(extra, rows))
-        gradient, precision = line_site(slope, bend, variance)
+        slope, curvature = self.derivatives(
+            predictor, variance, y, self.noise_variance(extra, public_count)
+        )
+        gradient, precision = line_site(slope, curvature, variance)
         outer = self.family.pack((X[:, :, None] * X[:, None, :])[:, None])
         residual = ((y - predictor) ** 2 + variance) / 2
         return SiteUpdates(
-            gradient[:, None] * X,
-            precision[:, None] * outer,
-            residual[:, None][:, : self.extras],
+            gradient[:, None] * X, precision[:, None] * outer, residual[:, None][:, : self.extras]
         )
 
-    def noise_variance(self, extra: Array, rows: Array | float) -> Array:
+    def noise_variance(self, extra: Array, public_count: Array | float) -> Array:
         """Of the target around the linear predictor, where the model has one."""
         return jnp.ones(())
 
@@ -111,7 +109,7 @@ class LinearSite(GlmSite):
         super().__post_init__()
         positive("noise", self.noise, finite=True)
 
-    def noise_variance(self, extra: Array, rows: Array | float) -> Array:
+    def noise_variance(self, extra: Array, public_count: Array | float) -> Array:
         """Known."""
         return jnp.full((), self.noise**2)
 
@@ -148,20 +146,22 @@ class RegressionSite(LinearSite):
         """That of the prior's middle."""
         return jnp.full(1, self.noise**2 / 2)
 
-    def noise_gamma(self, extra: Array, rows: Array | float) -> tuple[Array | float, Array]:
+    def noise_gamma(self, extra: Array, public_count: Array | float) -> tuple[Array | float, Array]:
         """Shape and rate of the noise precision's Gamma posterior."""
         rate = float(np.exp(special.digamma(_SHAPE))) * self.noise**2
         least = 1e-4 * self.noise**2
-        return _SHAPE + rows / 2, rate + rows * jnp.maximum(extra[..., 0] / self.kept, least)
+        return _SHAPE + public_count / 2, rate + public_count * jnp.maximum(
+            extra[..., 0] / self.kept, least
+        )
 
-    def noise_variance(self, extra: Array, rows: Array | float) -> Array:
+    def noise_variance(self, extra: Array, public_count: Array | float) -> Array:
         """One over the precision's posterior mean."""
-        shape, rate = self.noise_gamma(extra, rows)
+        shape, rate = self.noise_gamma(extra, public_count)
         return rate / shape
 
-    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Gradients grow as 1/noise sd, precisions as 1/noise variance, residuals as it."""
-        variance = self.noise_variance(extra, rows)
+        variance = self.noise_variance(extra, public_count)
         return jnp.concatenate(
             [
                 jnp.full(self.width, variance**-0.5),

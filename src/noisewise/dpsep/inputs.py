@@ -19,9 +19,8 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, fraction, integer_at_least
 from noisewise.data import PrivateRows, Rows
+from noisewise.dpsep.family import outer_products, unpacked
 from noisewise.mechanism import Budget, Release, calibrate, release_sum
-
-__all__ = ["Whitening", "buy_whitening", "scale_by_bounds", "whitening_cost"]
 
 _ROOM = 2.0
 _MOST_GAIN = 6.0
@@ -97,16 +96,14 @@ def buy_whitening(
     spread = float(width)
     for line in lines:
         found = release_sum(
-            rows.map(partial(_outer_products, centre, matrix)),
+            rows.map(partial(_products, centre, matrix)),
             1 + spread,
             part,
             what=line.what,
             insecure_seed=insecure_seed,
         )
-        moments, noise = (
-            _matrix(found.total, width + 1) / public_count,
-            found.noise_sd / public_count,
-        )
+        moments = unpacked(found.total, width + 1) / public_count
+        noise = found.noise_sd / public_count
         shift = moments[0, 1:]
         covariance = moments[1:, 1:] - np.outer(shift, shift)
         values, vectors = np.linalg.eigh(covariance)
@@ -121,22 +118,7 @@ def buy_whitening(
     return Whitening(centre, matrix * np.sqrt(width / length), lines)
 
 
-def _outer_products(centre: np.ndarray, matrix: np.ndarray, rows: Rows) -> Rows:
-    """(1, u)(1, u)' of every record, packed so that a vector's L2 norm is its matrix's Frobenius
-    norm, by which `release_sum` shortens records."""
+def _products(centre: np.ndarray, matrix: np.ndarray, rows: Rows) -> Rows:
+    """(1, u)(1, u)' of every record, by whose norm `release_sum` shortens records."""
     inputs = (np.asarray(rows["X"], float) - centre) @ matrix
-    ones = np.column_stack([np.ones(len(inputs)), inputs])
-    row, column, factor = _packing(ones.shape[1])
-    return {"products": ones[:, row] * ones[:, column] * factor}
-
-
-def _packing(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    row, column = np.triu_indices(size)
-    return row, column, np.where(row == column, 1.0, np.sqrt(2.0))
-
-
-def _matrix(packed: np.ndarray, size: int) -> np.ndarray:
-    row, column, factor = _packing(size)
-    found = np.zeros((size, size))
-    found[row, column] = found[column, row] = packed / factor
-    return found
+    return {"products": outer_products(np.column_stack([np.ones(len(inputs)), inputs]))}

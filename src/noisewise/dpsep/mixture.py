@@ -9,6 +9,7 @@ covariance, which all records share: no inverse per record.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,13 @@ from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
 from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates
 
-__all__ = ["MixtureSite"]
+
+class _Eigenbasis(NamedTuple):
+    """Eigenvectors and eigenvalues of every component's covariance, and x - m in that basis."""
+
+    vectors: Array
+    values: Array
+    off: Array
 
 
 @dataclass(frozen=True)
@@ -56,43 +63,41 @@ class MixtureSite:
         """None."""
         return jnp.zeros(0)
 
-    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Ones."""
         return jnp.ones(self.family.dim + self.family.packed)
 
     def assignments(self, posterior: Gaussian, X: Array) -> Array:
         """Probability of each component for each record: rows x components."""
-        values, off = self._eigenbasis(posterior, X)[1:]
+        _, values, off = self._eigenbasis(posterior, X)
         return self._responsibilities(values, off)
 
-    def _eigenbasis(self, cavity: Gaussian, X: Array) -> tuple[Array, Array, Array]:
-        """Eigenvectors and eigenvalues of the covariance, and x - m in that basis."""
+    def _eigenbasis(self, cavity: Gaussian, X: Array) -> _Eigenbasis:
         values, vectors = jnp.linalg.eigh(self.family.matrices(cavity.covariance))
         means = cavity.mean.reshape(self.components, self.width)
-        return vectors, values, jnp.einsum("kij,nki->nkj", vectors, X[:, None, :] - means)
+        off = jnp.einsum("kij,nki->nkj", vectors, X[:, None, :] - means)
+        return _Eigenbasis(vectors, values, off)
 
     def _responsibilities(self, values: Array, off: Array) -> Array:
         total = values + self.sd**2
         return jax.nn.softmax(-0.5 * jnp.sum(off**2 / total + jnp.log(total), axis=-1), axis=-1)
 
     def updates(
-        self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
+        self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows
     ) -> SiteUpdates:
         """The batch's sites."""
         vectors, v, off = self._eigenbasis(cavity, batch["X"])
         r = self._responsibilities(v, off)[..., None]
         total = v + self.sd**2
         a = (off / total) / (1 - r * v / total)
-        doubt = r * (1 - r)
-        divisor = 1 + doubt * jnp.sum(a * v * off / total, axis=-1, keepdims=True)
+        undecided = r * (1 - r)
+        divisor = 1 + undecided * jnp.sum(a * v * off / total, axis=-1, keepdims=True)
         gradient = jnp.einsum("kij,nkj->nki", vectors, r * a / divisor)
-        sure = r / (self.sd**2 + (1 - r) * v)
-        around = jnp.einsum("kij,nkj,klj->nkil", vectors, sure, vectors)
+        within = r / (self.sd**2 + (1 - r) * v)
+        around = jnp.einsum("kij,nkj,klj->nkil", vectors, within, vectors)
         along = jnp.einsum("kij,nkj->nki", vectors, a)
-        bend = (doubt / divisor)[..., None] * along[..., :, None] * along[..., None, :]
+        between = (undecided / divisor)[..., None] * along[..., :, None] * along[..., None, :]
         count = len(batch["X"])
         return SiteUpdates(
-            gradient.reshape(count, -1),
-            self.family.pack(around - bend),
-            jnp.zeros((count, 0)),
+            gradient.reshape(count, -1), self.family.pack(around - between), jnp.zeros((count, 0))
         )

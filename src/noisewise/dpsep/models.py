@@ -14,8 +14,6 @@ from noisewise.dpsep.presets import glm_phases
 from noisewise.dpsep.settings import SepSettings
 from noisewise.models import BoundModel, Glm
 
-__all__ = ["SepDesign", "SepRegression", "sep_design"]
-
 _SIMULATED = 2000
 
 

@@ -23,8 +23,6 @@ from noisewise.data import Rows
 from noisewise.dpsep.family import Diagonal
 from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, line_site
 
-__all__ = ["NetworkSite", "Prediction"]
-
 _LEAST_ALPHA = -8.0
 _UNIT_POWER = 0.75
 
@@ -84,17 +82,17 @@ class NetworkSite:
         """Half a squared residual of one: the target is standardised."""
         return jnp.full(1, 0.5)
 
-    def noise_gamma(self, extra: Array, rows: Array | float) -> tuple[Array | float, Array]:
+    def noise_gamma(self, extra: Array, public_count: Array | float) -> tuple[Array | float, Array]:
         """Shape and rate of the noise precision's Gamma posterior."""
-        rate = self.rate + rows * jnp.clip(extra[..., 0] / self.kept, 1e-4, None)
-        return self.shape + rows / 2, rate
+        rate = self.rate + public_count * jnp.clip(extra[..., 0] / self.kept, 1e-4, None)
+        return self.shape + public_count / 2, rate
 
-    def noise_variance(self, extra: Array, rows: Array | float) -> Array:
+    def noise_variance(self, extra: Array, public_count: Array | float) -> Array:
         """Mean of the noise variance under its inverse Gamma."""
-        shape, rate = self.noise_gamma(extra, rows)
+        shape, rate = self.noise_gamma(extra, public_count)
         return rate / (shape - 1)
 
-    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Gradients grow as 1/noise sd, precisions as 1/noise variance, residuals as it.
 
         And a weight of precision Lambda has gradients as large as sqrt(Lambda), so in units of a
@@ -102,7 +100,7 @@ class NetworkSite:
         weights, times the mean squared norm of a gradient, is least at the power 1/2. Simulated
         regressions, whose Lambda is noisy, liked 3/4 a little better.
         """
-        variance = self.noise_variance(extra, rows)
+        variance = self.noise_variance(extra, public_count)
         relative = posterior.precision / jnp.mean(posterior.precision)
         gradient = relative**_UNIT_POWER * variance**-0.5
         precision = jnp.full(self.family.dim, 1 / variance)
@@ -133,10 +131,10 @@ class NetworkSite:
         return jax.vmap(one)(X)
 
     def updates(
-        self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
+        self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows
     ) -> SiteUpdates:
         """The batch's sites: h = g_m^2 - 2 g_v in place of a second derivative."""
-        noise = self.noise_variance(extra, rows)
+        noise = self.noise_variance(extra, public_count)
 
         def log_z(mean: Array, variance: Array, x: Array, y: Array) -> tuple[Array, Prediction]:
             output = self.output(mean, variance, x)
@@ -147,8 +145,8 @@ class NetworkSite:
         (by_mean, by_variance), output = gradients(
             cavity.mean, cavity.covariance, batch["X"], batch["y"]
         )
-        bend = by_mean**2 - 2 * by_variance
-        gradient, precision = line_site(by_mean, bend, cavity.covariance)
+        curvature = by_mean**2 - 2 * by_variance
+        gradient, precision = line_site(by_mean, curvature, cavity.covariance)
         residual = ((batch["y"] - output.mean) ** 2 + output.variance) / 2
         return SiteUpdates(gradient, precision, residual[:, None])
 

@@ -14,8 +14,6 @@ from noisewise._validate import fraction
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.site import Gaussian, Site
 
-__all__ = ["linear_interval", "noise_aware", "noise_unaware"]
-
 
 def noise_unaware(fit: SepFit) -> Gaussian:
     """The posterior as DP-SEP reports it."""

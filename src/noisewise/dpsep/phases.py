@@ -28,18 +28,6 @@ from noisewise.mechanism import Budget, Grid, Mechanism, Passes, Release
 if TYPE_CHECKING:
     from jax import Array
 
-__all__ = [
-    "Phase",
-    "assemble",
-    "assemble_phases",
-    "finish",
-    "fit_secure",
-    "fit_simulated",
-    "phase_mechanisms",
-    "scale_noise",
-]
-
-
 _Site = TypeVar("_Site", bound=Site, covariant=True)
 
 
@@ -66,7 +54,14 @@ def phase_mechanisms(
 def assemble(
     phase: Phase[Site], mechanism: Mechanism | None, public_count: int, initial: Any
 ) -> Run:
-    """One phase ready to run from a public ``initial`` mean; no mechanism: no privacy."""
+    """One phase ready to run.
+
+    Args:
+        phase: The site and its settings.
+        mechanism: Calibrated; None is no privacy.
+        public_count: The number of rows as everybody may know it.
+        initial: Mean to begin with: public.
+    """
     site, settings = phase
     algorithm = DpSep(site, clip=mechanism is not None or math.isfinite(max(settings.bounds)))
     norm = settings.clip_norm(site.extras)
@@ -82,7 +77,7 @@ def assemble(
         bounds=jnp.asarray([settings.natural_bounds or settings.bounds, settings.bounds]),
         weights=jnp.asarray(settings.weights, jnp.float32),
         floor=settings.floor,
-        wander=settings.wander,
+        max_dispersion=settings.max_dispersion,
     )
     return Run(
         algorithm=algorithm,
@@ -136,7 +131,14 @@ def fit_secure(
     insecure_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SepFit:
-    """All phases on rows about people."""
+    """All phases on rows about people.
+
+    Args:
+        runs: From `assemble_phases`.
+        rows: Records as the site takes them.
+        insecure_seed: Makes the fit repeatable, and therefore not private.
+        progress: Called with steps done, of all phases together.
+    """
     finished = run_phases_secure(runs, rows, insecure_seed=insecure_seed, progress=progress)
     return SepFit(*(np.asarray(part) for part in finish(runs, finished)))
 

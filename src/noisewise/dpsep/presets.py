@@ -14,21 +14,10 @@ from noisewise.dpsep.phases import Phase
 from noisewise.dpsep.settings import Bounds, SepSettings
 from noisewise.dpsep.site import kept_share
 
-__all__ = [
-    "EPOCH_STEPS",
-    "NETWORK_TARGET_SD",
-    "glm_phases",
-    "mixture_phases",
-    "network_phases",
-    "network_reference",
-    "network_units",
-]
-
-
 EPOCH_STEPS = 8
 """Steps of a network in which every record is drawn once, by expectation."""
 NETWORK_TARGET_SD = 0.6
-"""What `network_phases` likes its target's sd to be: the best of four on made-up regressions."""
+"""What `network_phases` likes its target's sd to be: the best of four on simulated regressions."""
 _RESIDUAL = 2.0
 """Clip of half a squared residual, in noise variances."""
 _REFERENCE_STEPS = 300
@@ -37,13 +26,14 @@ _LEAST_UNITS = 5
 
 
 def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Phase[GlmSite], ...]:
-    """One phase for a generalised linear model; ``design`` has made-up or public covariates.
+    """One phase for a generalised linear model; ``design`` has simulated or public covariates.
 
     A record's gradient is |x| times its residual, which is at most one in a logistic regression and
     hardly above two noise sds, or two, in the others; its precision is |x|^2 times at most a
     quarter, or one; half its squared residual is below two noise variances but for one record in
-    twenty. |x| is what nineteen of twenty made-up records stay below. The mean moves slowly, a run
-    being a dozen of its time constants: where curvature depends on the mean, wander is a bias.
+    twenty. |x| is what nineteen of twenty simulated records stay below. The mean moves slowly, a
+    run being a dozen of its time constants: where curvature depends on the mean, its dispersion
+    makes a bias.
     """
     site = site.clipped_at(_RESIDUAL)
     lengths = np.linalg.norm(np.asarray(design, float), axis=1)
@@ -59,7 +49,7 @@ def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Pha
         decay_from=1.0,
         averaged=0.5,
         floor=1.0,
-        wander=0.5,
+        max_dispersion=0.5,
     )
     return (Phase(site, settings),)
 
@@ -81,9 +71,9 @@ def network_phases(
     """One phase for a network whose inputs were whitened and whose target has an sd of about
     `NETWORK_TARGET_SD`.
 
-    Chosen at epsilon 1 on four made-up regressions: two sums of random waves of 8 inputs (N = 7373,
-    smooth and rough), a noisy one of 11 (N = 1440), and a nearly linear one of 16 (N = 10741). RMSE
-    was flat around these values; see docs/dp-sep.md.
+    Chosen at epsilon 1 on four simulated regressions: two sums of random waves of 8 inputs (N =
+    7373, smooth and rough), a noisy one of 11 (N = 1440), and a nearly linear one of 16 (N =
+    10741). RMSE was flat around these values; see docs/dp-sep.md.
     """
     settings = SepSettings(
         bounds=Bounds(mean=0.35, precision=0.5, extra=_RESIDUAL),
@@ -96,7 +86,7 @@ def network_phases(
         last_rate=0.1,
         averaged=0.2,
         floor=2.0,
-        wander=0.08,
+        max_dispersion=0.08,
     )
     return (Phase(NetworkSite(inputs, hidden, kept=kept_share(_RESIDUAL)), settings),)
 
@@ -123,7 +113,7 @@ def network_reference(
         last_rate=0.1,
         averaged=0.1,
         floor=0.0,
-        wander=math.inf,
+        max_dispersion=math.inf,
     )
     return Phase(site, settings)
 
@@ -135,6 +125,13 @@ def mixture_phases(
 
     Bounds follow from the model: a record's centred gradient is about sqrt(width)/sd long, its
     precision sqrt(width)/sd^2, its eta_s as long as its x over sd^2.
+
+    Args:
+        components: How many.
+        width: Coordinates of a record.
+        sd: Of a component, known.
+        prior_sd: Of the components' means.
+        epochs: Passes over the table, by expectation, all phases together.
     """
     root = width**0.5
     steps = 20 * epochs

@@ -20,8 +20,6 @@ from noisewise.dpsep.network import NetworkSite
 from noisewise.dpsep.phases import fit_simulated
 from noisewise.engine import Run
 
-__all__ = ["variance_inflation"]
-
 _POINTS = 500
 
 
@@ -31,6 +29,13 @@ def variance_inflation(
     """Mean squared error of a simulated table's noise-aware fit over the variance that it reports.
 
     At least one: luck in a single simulated table should not make intervals narrower.
+
+    Args:
+        runs: Those that made the fit.
+        site: The network.
+        fit: What they ended with.
+        public_count: Rows of the simulated table.
+        key: Of the table and of its fit's noise.
     """
     key_x, key_y, key_new, key_fit = jax.random.split(key, 4)
     say = jax.vmap(lambda x: site.output(jnp.asarray(fit.mean), jnp.asarray(fit.covariance), x))

@@ -28,15 +28,6 @@ from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.mechanism import Budget, Certificate, Release, calibrate, issue
 from noisewise.mechanism.accounting import gaussian_limit
 
-__all__ = [
-    "adf",
-    "ep",
-    "literal_certificate",
-    "literal_noise",
-    "one_at_a_time",
-    "random_passes",
-]
-
 _LEAST = 1e-4
 
 
@@ -65,9 +56,16 @@ def one_at_a_time(
 ) -> Gaussian:
     """SEP; with ``clip`` clipped SEP; with ``noise_multiplier`` as well, Algorithm 3 to the letter.
 
-    ``gamma`` is N unless given. Each of eta_s and Lambda_s (of every component, where there are
-    several) is clipped to ``clip``, as the paper's figures have it, and gets noise of standard
-    deviation ``noise_multiplier`` x 2 gamma clip/N.
+    Args:
+        site: The model.
+        rows: Simulated or public records.
+        order: Record numbers, in the order in which they are visited (`random_passes`).
+        initial: Mean to begin with.
+        gamma: Of the step, gamma/N; N unless given.
+        clip: Clips each of eta_s and Lambda_s (of every component, where there are several), as the
+            paper's figures have it.
+        noise_multiplier: Noise on them has this times 2 gamma clip/N as its standard deviation.
+        seed: Of that noise.
     """
     count = _count(rows)
     rate = (count if gamma is None else positive("gamma", gamma)) / count
@@ -128,7 +126,8 @@ def ep(
 ) -> Gaussian:
     """Expectation propagation: a site per record is kept (DP-SEP Alg. 1).
 
-    A record whose removal leaves no proper cavity waits for its next turn.
+    A record whose removal leaves no proper cavity waits for its next turn. Arguments are those of
+    `one_at_a_time`; ``damping`` is the share of the way to a new site that is made.
     """
     count, family = _count(rows), site.family
     prior = site.prior(jnp.asarray(initial), jnp.zeros(family.dim))
@@ -257,7 +256,7 @@ def literal_certificate(
         "accounting": "one release of a record per epoch; passes in random order are not sampling",
     }
     void = (
-        f"it spends epsilon {true:.3g}, not the {budget.epsilon:g} that was asked for",
+        f"it spends epsilon {true:.3g}, not the {budget.epsilon:g} of the budget",
         "the noise comes from a seed",
     )
     return issue(honest, (release,), sources, void)

@@ -11,8 +11,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive, shown
 from noisewise.mechanism import Mechanism
 
-__all__ = ["Bounds", "Rates", "SepSettings"]
-
 
 class Bounds(NamedTuple):
     """Clip norms of a record's blocks, in the site's units; infinity clips nothing."""
@@ -64,7 +62,7 @@ class SepSettings:
     """Share of the last steps whose means are averaged."""
     floor: float = 2.0
     """Eigenvalues of the precision are read as at least this many sds of their known noise."""
-    wander: float = 0.1
+    max_dispersion: float = 0.1
     """How far, in prior sds, noise alone may spread a coordinate: shortens steps where the data say
     little. Infinity never does."""
 
@@ -87,7 +85,7 @@ class SepSettings:
             raise NoisewiseError(f"decay_from must be in [0, 1], got {shown(self.decay_from)}")
         if not self.floor >= 0:
             raise NoisewiseError(f"floor must be at least 0, got {shown(self.floor)}")
-        positive("wander", self.wander)
+        positive("max_dispersion", self.max_dispersion)
         for bounds in (self.bounds, self.natural_bounds or self.bounds):
             for name, value in bounds._asdict().items():
                 positive(f"bounds.{name}", value)

@@ -1,7 +1,7 @@
 """What a site is: one record's likelihood, made Gaussian at a cavity.
 
-A site is a frozen dataclass with the members below; nothing else in this house knows a model. With
-the cavity N(m, V) and the record's tilted distribution projected on a Gaussian, the site's natural
+A site is a frozen dataclass with the members below; nothing else here knows a model. With the
+cavity N(m, V) and the record's tilted distribution projected on a Gaussian, the site's natural
 parameters are the difference of the two (DP-SEP Alg. 2, lines 3 and 4). They are handed over
 centred at the cavity,
 
@@ -21,16 +21,6 @@ from scipy import special, stats
 
 from noisewise.data import Rows
 from noisewise.dpsep.family import Family
-
-__all__ = [
-    "Gaussian",
-    "Natural",
-    "NoiseSite",
-    "Site",
-    "SiteUpdates",
-    "kept_share",
-    "line_site",
-]
 
 _LEAST_SHRINKAGE = 0.01
 
@@ -79,14 +69,14 @@ class Site(Protocol):
     def first_extra(self) -> Array:
         """Where the extras' running mean starts: public."""
 
-    def units(self, posterior: Gaussian, extra: Array, rows: Array | float) -> Array:
+    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Public scale of every released coordinate (gradient, precision, extra): divides before
         the clip, multiplies after it."""
 
     def updates(
-        self, cavity: Gaussian, extra: Array, rows: Array | float, batch: Rows
+        self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows
     ) -> SiteUpdates:
-        """The batch's sites. ``rows`` is the public number of records."""
+        """The batch's sites. ``public_count`` is the number of records as everybody may know it."""
 
 
 class NoiseSite(Site, Protocol):
@@ -96,20 +86,20 @@ class NoiseSite(Site, Protocol):
     def kept(self) -> float:
         """Share of the mean squared residual that is left where each is clipped."""
 
-    def noise_gamma(self, extra: Array, rows: Array | float) -> tuple[Array | float, Array]:
+    def noise_gamma(self, extra: Array, public_count: Array | float) -> tuple[Array | float, Array]:
         """Shape and rate of the noise precision's Gamma posterior."""
 
 
-def line_site(slope: Array, bend: Array, variance: Array) -> tuple[Array, Array]:
+def line_site(slope: Array, curvature: Array, variance: Array) -> tuple[Array, Array]:
     """From derivatives of log Z by a mean (slope g, minus second derivative h) to a site.
 
     Along one direction with cavity variance v: Lambda_s = h/(1 - v h), and the centred natural
     parameter is g/(1 - v h). A record that would need 1 - v h < 0.01 counts as nothing.
     """
-    shrinkage = 1 - variance * bend
+    shrinkage = 1 - variance * curvature
     usable = shrinkage >= _LEAST_SHRINKAGE
     divisor = jnp.where(usable, shrinkage, 1.0)
-    return jnp.where(usable, slope / divisor, 0.0), jnp.where(usable, bend / divisor, 0.0)
+    return jnp.where(usable, slope / divisor, 0.0), jnp.where(usable, curvature / divisor, 0.0)
 
 
 def kept_share(bound: float) -> float:

@@ -15,8 +15,6 @@ from noisewise.engine import Run
 if TYPE_CHECKING:
     from jax import Array
 
-__all__ = ["fit_unsafe"]
-
 
 def fit_unsafe(run: Run, rows: Rows, key: Array | None = None) -> SepFit:
     """SEP without noise, clipped where the bounds are finite: all records at every step, or, with a

@@ -2,18 +2,16 @@
 
 from noisewise.dpvi.algorithm import BLOCKS, Dpvi, DpviNumbers
 from noisewise.dpvi.aligned import Aligned
-from noisewise.dpvi.assemble import assemble, noise_variance
+from noisewise.dpvi.assemble import assemble, decaying_schedule, heuristic_step, noise_variance
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule
-from noisewise.dpvi.settings import RULES, Settings
-from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
+from noisewise.dpvi.settings import Settings
 from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, merge, trace_of
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 
 __all__ = [
     "BLOCKS",
-    "RULES",
     "Aligned",
     "AlignedNatural",
     "BlockSums",
@@ -30,7 +28,6 @@ __all__ = [
     "TraceStatistics",
     "Vanilla",
     "assemble",
-    "curvature_step",
     "decaying_schedule",
     "heuristic_step",
     "merge",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
 
-__all__ = ["BLOCKS", "Dpvi", "DpviNumbers", "DpviState"]
-
 BLOCKS = 100
 
 

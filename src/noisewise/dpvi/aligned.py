@@ -19,8 +19,6 @@ from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants, both
 from noisewise.dpvi.vanilla import Vanilla
 
-__all__ = ["Aligned"]
-
 
 @dataclass(frozen=True)
 class Aligned(Vanilla):
@@ -41,20 +39,20 @@ class Aligned(Vanilla):
         self,
         constants: Constants,
         parameters: Array,
-        noise: Array,
+        base_normals: Array,
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
         """Gradient of a record's loss by the means (DPVIm Alg. 1, line 2)."""
-        points = self.guide.points(parameters, noise)
-        means = self.target.record_moments(constants.frame, points, noise, batch)[0]
+        points = self.guide.points(parameters, base_normals)
+        means = self.target.record_moments(constants.frame, points, base_normals, batch)[0]
         return means + self.means_part(share)
 
     def complete(
-        self, constants: Constants, parameters: Array, noise: Array, released: Array
+        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
     ) -> Array:
         """Scales from the released means (DPVIm Alg. 1, line 5)."""
-        return both(released, self.guide.chain_rule(parameters, the_draw(noise), released))
+        return both(released, self.guide.chain_rule(parameters, the_draw(base_normals), released))
 
     def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
         """The entropy's: a clipped prior reaches the scales by the chain rule, the entropy not."""
@@ -66,8 +64,8 @@ class Aligned(Vanilla):
         return wide[: self.guide.dim] if wide.ndim else wide
 
 
-def the_draw(noise: Array) -> Array:
+def the_draw(base_normals: Array) -> Array:
     """The one draw's standard normals: the chain rule holds draw by draw, not for averages."""
-    if noise.shape[0] != 1:
-        raise NoisewiseError(f"aligned rules take one guide draw a step, got {noise.shape[0]}")
-    return noise[0]
+    if len(base_normals) != 1:
+        raise NoisewiseError(f"aligned rules take one guide draw a step, got {len(base_normals)}")
+    return base_normals[0]

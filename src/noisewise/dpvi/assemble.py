@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,14 +15,11 @@ from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.dpvi.rule import Constants, GradientRule
 from noisewise.dpvi.settings import Settings
-from noisewise.dpvi.steps import curvature_step, decaying_schedule, heuristic_step
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 from noisewise.engine import Run, release_numbers
 from noisewise.guides import DiagonalGuide, FullRankGuide
 from noisewise.mechanism import Mechanism
 from noisewise.models import Frame, Target, identity_frame, scaled_frame, whitened_frame
-
-__all__ = ["assemble", "build_rule", "noise_variance"]
 
 _PRIOR_SDS = 12.0
 _SHARE_POWER = 3
@@ -86,12 +84,13 @@ def assemble(
     precondition = np.ones(rule.parameters, np.float32)
     if settings.rule == "preconditioned" and not settings.by_slope:
         precondition[target.dim :] = settings.precondition
+    rate = settings.learning_rate
     algorithm = Dpvi(
         rule=rule,
         draws=settings.guide_draws,
         matrix=target.dim if settings.keeps_matrix else 0,
         clip_prior=settings.clip_prior,
-        optimiser=_optimiser(settings),
+        optimiser=rate and build_optimiser(settings.optimiser, rate),
         keep_steps=keep_steps,
     )
     release = release_numbers(algorithm, mechanism, public_count)
@@ -118,6 +117,26 @@ def assemble(
     )
 
 
+def heuristic_step(noise_multiplier: float, clip_norm: float, steps: int, parameters: int) -> float:
+    """sqrt(2) / (sigma C sqrt(T d)): NA-DPVI eq. A58 with lambda_c = 1.
+
+    Times beta, element by element, where gradients are preconditioned (NA-DPVI App. H.2).
+    """
+    return math.sqrt(2) / (noise_multiplier * clip_norm * math.sqrt(steps * parameters))
+
+
+def decaying_schedule(steps: int, initial_multiplier: float, until: float) -> np.ndarray:
+    """Multipliers of the step size: from ``initial_multiplier`` down to 1 over a run's first part.
+
+    Large first steps bring a far start near within the burn-in; the constant rest is what the
+    noise-aware posterior is read from.
+    """
+    schedule = np.ones(steps, np.float32)
+    warm_up = int(until * steps)
+    schedule[:warm_up] = np.geomspace(max(initial_multiplier, 1.0), 1.0, warm_up)
+    return schedule
+
+
 def _frame(settings: Settings, target: Target) -> Frame:
     if settings.frame_scale is not None:
         return scaled_frame(settings.frame_scale, settings.curvature)
@@ -127,12 +146,6 @@ def _frame(settings: Settings, target: Target) -> Frame:
         return frame if location is None else frame._replace(location=jnp.asarray(location))
     location = np.zeros(target.dim) if settings.location is None else settings.location
     return whitened_frame(location, settings.curvature, target.block_sizes())
-
-
-def _optimiser(settings: Settings) -> Any:
-    if settings.learning_rate is None:
-        return None
-    return build_optimiser(settings.optimiser, settings.learning_rate)
 
 
 def _step_size(
@@ -147,16 +160,16 @@ def _step_size(
         step = heuristic_step(mechanism.multiplier, mechanism.clip_norm, settings.steps, parameters)
         return share * step * settings.step_factor * precondition
     assert settings.contraction_rate is not None  # Settings checks that one of the three is there
-    # In the whitened frame the simulated curvature is one.
-    return share * curvature_step(settings.contraction_rate, mechanism.sampling_rate, 1.0)
+    # rho / (kappa a0) (mathematics.md section 11); in the whitened frame the curvature a0 is one.
+    return share * settings.contraction_rate / mechanism.sampling_rate
 
 
 def _warm_up_exponent(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
-    """Exponents by which coordinates with little way to go take smaller early steps.
+    """Exponents by which coordinates with little way to go take smaller first steps.
 
-    While others are far from home, such a coordinate would be driven off: residuals of a start far
-    away inflate a regression's noise, which then slows its weights. So first steps shrink with the
-    cube of the prior's sd, and this is given up as the schedule falls to one.
+    While others are far from the optimum, such a coordinate would be driven off: residuals of a
+    start far away inflate a regression's noise, which then slows its weights. So first steps shrink
+    with the cube of the prior's sd, and this is given up as the schedule falls to one.
     """
     exponents = np.ones(rule.parameters)
     if settings.prior_precision is not None and settings.initial_step_multiplier > 1:

@@ -17,8 +17,6 @@ from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants
 from noisewise.models import Target
 
-__all__ = ["MeansOnly"]
-
 
 @dataclass(frozen=True)
 class MeansOnly:
@@ -42,28 +40,30 @@ class MeansOnly:
         """All of them."""
         return self.target.dim
 
-    def _points(self, constants: Constants, parameters: Array, noise: Array) -> Array:
-        return parameters + constants.fixed_scale * noise
+    def _points(self, constants: Constants, parameters: Array, base_normals: Array) -> Array:
+        return parameters + constants.fixed_scale * base_normals
 
     def record_gradients(
         self,
         constants: Constants,
         parameters: Array,
-        noise: Array,
+        base_normals: Array,
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
         """Gradient of a record's expected loss by the means."""
-        points = self._points(constants, parameters, noise)
-        return self.target.record_moments(constants.frame, points, noise, batch)[0] + share
+        points = self._points(constants, parameters, base_normals)
+        return self.target.record_moments(constants.frame, points, base_normals, batch)[0] + share
 
-    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+    def public_gradient(
+        self, constants: Constants, parameters: Array, base_normals: Array
+    ) -> Array:
         """The prior's part; the entropy does not depend on the means."""
-        points = self._points(constants, parameters, noise)
-        return self.target.prior_moments(constants.frame, points, noise)[0]
+        points = self._points(constants, parameters, base_normals)
+        return self.target.prior_moments(constants.frame, points, base_normals)[0]
 
     def complete(
-        self, constants: Constants, parameters: Array, noise: Array, released: Array
+        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
     ) -> Array:
         """Nothing is left to add."""
         return released

@@ -17,8 +17,6 @@ from noisewise.dpvi.rule import Constants, both
 from noisewise.dpvi.vanilla import Vanilla
 from noisewise.guides import DiagonalGuide
 
-__all__ = ["AlignedNatural", "Natural"]
-
 
 @dataclass(frozen=True)
 class Natural(Vanilla):
@@ -31,18 +29,20 @@ class Natural(Vanilla):
         self,
         constants: Constants,
         parameters: Array,
-        noise: Array,
+        base_normals: Array,
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
         """The vanilla gradients over the information; ``share`` is natural already."""
-        plain = super().record_gradients(constants, parameters, noise, batch)
-        return plain / self.guide.fisher_information(parameters) + share
+        ordinary = super().record_gradients(constants, parameters, base_normals, batch)
+        return ordinary / self.guide.fisher_information(parameters) + share
 
-    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+    def public_gradient(
+        self, constants: Constants, parameters: Array, base_normals: Array
+    ) -> Array:
         """Prior and entropy, over the information too."""
-        plain = super().public_gradient(constants, parameters, noise)
-        return plain / self.guide.fisher_information(parameters)
+        ordinary = super().public_gradient(constants, parameters, base_normals)
+        return ordinary / self.guide.fisher_information(parameters)
 
 
 @dataclass(frozen=True)
@@ -56,30 +56,32 @@ class AlignedNatural(Aligned):
         self,
         constants: Constants,
         parameters: Array,
-        noise: Array,
+        base_normals: Array,
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
         """The means' gradients over their information (DPVIm Alg. 2, line 2)."""
-        plain = super().record_gradients(constants, parameters, noise, batch)
+        ordinary = super().record_gradients(constants, parameters, base_normals, batch)
         information = self.guide.fisher_information(parameters)[: self.guide.dim]
-        return plain / information + self.means_part(share)
+        return ordinary / information + self.means_part(share)
 
-    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+    def public_gradient(
+        self, constants: Constants, parameters: Array, base_normals: Array
+    ) -> Array:
         """Prior and entropy, over the information too."""
-        plain = super().public_gradient(constants, parameters, noise)
-        return plain / self.guide.fisher_information(parameters)
+        ordinary = super().public_gradient(constants, parameters, base_normals)
+        return ordinary / self.guide.fisher_information(parameters)
 
     def complete(
-        self, constants: Constants, parameters: Array, noise: Array, released: Array
+        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
     ) -> Array:
-        """DPVIm Alg. 2, line 5: back to the plain gradient, the chain rule, and natural again."""
+        """DPVIm Alg. 2, line 5: to the ordinary gradient, the chain rule, and natural again."""
         dim, information = self.guide.dim, self.guide.fisher_information(parameters)
-        plain = information[:dim] * released
-        scales = self.guide.chain_rule(parameters, the_draw(noise), plain)
+        ordinary = information[:dim] * released
+        scales = self.guide.chain_rule(parameters, the_draw(base_normals), ordinary)
         return both(released, scales / information[dim:])
 
     def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
         """The entropy's, over the information too."""
-        plain = super().unclipped_gradient(constants, parameters)
-        return plain / self.guide.fisher_information(parameters)
+        ordinary = super().unclipped_gradient(constants, parameters)
+        return ordinary / self.guide.fisher_information(parameters)

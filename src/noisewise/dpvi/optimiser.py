@@ -9,8 +9,6 @@ import jax.numpy as jnp
 
 from noisewise._validate import NoisewiseError, shown
 
-__all__ = ["build_optimiser"]
-
 
 @lru_cache(maxsize=64)
 def build_optimiser(name: str, learning_rate: float) -> Any:
@@ -23,7 +21,7 @@ def build_optimiser(name: str, learning_rate: float) -> Any:
 
     try:
         found = getattr(optax, name)(learning_rate)
-        # Tried on a made-up gradient: some optimisers need the loss as well, which no private fit
+        # Tried on a simulated gradient: some optimisers need the loss as well, which no private fit
         # may look at, and some names of optax are not optimisers and do not go downhill.
         one = jnp.ones(1)
         works = float(found.update(one, found.init(one), one)[0][0]) <= 0

@@ -16,8 +16,6 @@ from jax import Array
 from noisewise.data import Rows
 from noisewise.models import Frame, Target
 
-__all__ = ["Constants", "GradientRule"]
-
 
 class Constants(NamedTuple):
     """Numbers that a rule needs and that change from fit to fit without recompiling."""
@@ -57,7 +55,7 @@ class GradientRule(Protocol):
         self,
         constants: Constants,
         parameters: Array,
-        noise: Array,
+        base_normals: Array,
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
@@ -66,11 +64,13 @@ class GradientRule(Protocol):
         ``share`` is each record's part of the public gradient where that is clipped too.
         """
 
-    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+    def public_gradient(
+        self, constants: Constants, parameters: Array, base_normals: Array
+    ) -> Array:
         """Gradient of the prior's and the guide's part of the loss: no record is involved."""
 
     def complete(
-        self, constants: Constants, parameters: Array, noise: Array, released: Array
+        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
     ) -> Array:
         """From what was released to the data's gradient of every parameter: post-processing."""
 

@@ -7,18 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import (
-    NoisewiseError,
-    fraction,
-    integer_at_least,
-    one_of,
-    positive,
-    shown,
-)
+from noisewise._validate import NoisewiseError, fraction, integer_at_least, one_of, positive, shown
 from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.mechanism import Mechanism
-
-__all__ = ["RULES", "Settings"]
 
 RULES = ("means_only", "preconditioned", "vanilla", "natural", "aligned", "aligned_natural")
 _FULL_RANK = ("vanilla", "preconditioned", "aligned")

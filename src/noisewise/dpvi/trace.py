@@ -19,17 +19,6 @@ from jax import Array
 
 from noisewise.engine import Finished
 
-__all__ = [
-    "BlockSums",
-    "FullTrace",
-    "Trace",
-    "TraceStatistics",
-    "add_step",
-    "empty_block",
-    "merge",
-    "trace_of",
-]
-
 
 class BlockSums(NamedTuple):
     """Raw sums over a block, on the device or the host.

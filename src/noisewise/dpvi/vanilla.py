@@ -13,8 +13,6 @@ from noisewise.dpvi.rule import Constants, both
 from noisewise.guides import Guide
 from noisewise.models import Target
 
-__all__ = ["Preconditioned", "Vanilla"]
-
 
 @dataclass(frozen=True)
 class Vanilla:
@@ -43,28 +41,30 @@ class Vanilla:
         self,
         constants: Constants,
         parameters: Array,
-        noise: Array,
+        base_normals: Array,
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
         """Gradient of a record's expected loss by means and free scales (NA-DPVI eq. A56)."""
 
-        def moments(points: Array, noise: Array) -> tuple[Array, Array]:
-            return self.target.record_moments(constants.frame, points, noise, batch)
+        def moments(points: Array, base_normals: Array) -> tuple[Array, Array]:
+            return self.target.record_moments(constants.frame, points, base_normals, batch)
 
-        return both(*self.guide.gradients(parameters, noise, moments)) + share
+        return both(*self.guide.gradients(parameters, base_normals, moments)) + share
 
-    def public_gradient(self, constants: Constants, parameters: Array, noise: Array) -> Array:
+    def public_gradient(
+        self, constants: Constants, parameters: Array, base_normals: Array
+    ) -> Array:
         """The prior's part and the guide's entropy."""
 
-        def moments(points: Array, noise: Array) -> tuple[Array, Array]:
-            return self.target.prior_moments(constants.frame, points, noise)
+        def moments(points: Array, base_normals: Array) -> tuple[Array, Array]:
+            return self.target.prior_moments(constants.frame, points, base_normals)
 
-        prior = both(*self.guide.gradients(parameters, noise, moments))
+        prior = both(*self.guide.gradients(parameters, base_normals, moments))
         return prior + self.guide.entropy_gradient(parameters)
 
     def complete(
-        self, constants: Constants, parameters: Array, noise: Array, released: Array
+        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
     ) -> Array:
         """Nothing is left to add."""
         return released
@@ -106,16 +106,16 @@ class Preconditioned(Vanilla):
         self,
         constants: Constants,
         parameters: Array,
-        noise: Array,
+        base_normals: Array,
         batch: Rows,
         share: Array | float = 0.0,
     ) -> Array:
         """The vanilla gradients times the factor."""
-        plain = super().record_gradients(constants, parameters, noise, batch, share)
-        return plain * self.factor(constants, parameters)
+        gradients = super().record_gradients(constants, parameters, base_normals, batch, share)
+        return gradients * self.factor(constants, parameters)
 
     def complete(
-        self, constants: Constants, parameters: Array, noise: Array, released: Array
+        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
     ) -> Array:
         """Divided by the factor again."""
         return released / self.factor(constants, parameters)

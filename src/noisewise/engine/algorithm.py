@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
 
-__all__ = ["Algorithm", "Numbers", "Run", "Step", "release_numbers"]
-
 
 class Numbers(Protocol):
     """Numbers of a run that compiled code takes as arguments; algorithms add their own."""

@@ -10,8 +10,6 @@ from noisewise.mechanism import Budget, Certificate, Release, issue
 from noisewise.mechanism.certificate import KNOWN_SEED, NOISED_COUNT
 from noisewise.mechanism.counting import count_release, noisy_count
 
-__all__ = ["PublicCount", "certify", "public_count"]
-
 
 @dataclass(frozen=True)
 class PublicCount:
@@ -51,6 +49,7 @@ def certify(
     public_sample: PublicSample | None = None,
     insecure_seed: int | None = None,
     not_private_because: tuple[str, ...] = (),
+    more: dict[str, str] | None = None,
 ) -> Certificate:
     """The certificate of what was released.
 
@@ -62,6 +61,7 @@ def certify(
         public_sample: Rows of other people that covariates were simulated from.
         insecure_seed: The seed, if the noise came from one: whoever knows it can undo the noise.
         not_private_because: Whatever else voids the guarantee.
+        more: Further sources, such as what was bought about covariates.
     """
     secure = insecure_seed is None
     counted = () if isinstance(count, str) else count.releases
@@ -77,10 +77,8 @@ def certify(
         sources["covariates for simulation"] = (
             f"a sample of {len(public_sample)} rows, {public_sample.fingerprint()}, declared public"
         )
+    sources |= more or {}
     reasons = not_private_because
     if not secure:
-        reasons = (
-            *reasons,
-            f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",
-        )
+        reasons = (*reasons, f"insecure_seed={insecure_seed}: whoever knows it can undo the noise")
     return issue(budget, (*releases, *counted), sources, reasons)

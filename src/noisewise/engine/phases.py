@@ -22,8 +22,6 @@ from noisewise.mechanism import Budget, Mechanism, Release, calibrate
 if TYPE_CHECKING:
     from jax import Array
 
-__all__ = ["calibrate_phases", "run_phases_secure", "run_phases_simulated"]
-
 
 def calibrate_phases(
     mechanisms: Sequence[Mechanism], budget: Budget, others: tuple[Release, ...] = ()

@@ -28,11 +28,10 @@ from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_
 if TYPE_CHECKING:
     from jax import Array
 
-__all__ = ["Finished", "block_length", "device_source", "run_secure", "run_simulated"]
-
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
 _WORKERS = 4
+_LEAST_ROOM = 32
 
 
 class Finished(NamedTuple):
@@ -97,7 +96,7 @@ def run_secure(
     numbers, true_count = run.numbers, rows.true_count
     scale = np.asarray(numbers.noise_scale, float)
     source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
-    columns = {name: jnp.asarray(column) for name, column in rows.unsafe_columns().items()}
+    columns = {name: _gatherable(column) for name, column in rows.unsafe_columns().items()}
     state = run.algorithm.init(numbers, run.start)
     # By the public number: how many blocks there are is part of the result.
     pieces = _pieces(run, max(1, round(float(numbers.public_count))))
@@ -119,6 +118,15 @@ def run_secure(
     if kept[0] is not None:
         every = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
     return Finished(state, records, every, tuple(np.cumsum(pieces).tolist()))
+
+
+def _gatherable(column: Any) -> Array:
+    """The column on the device, with room for a few records: those that are not there are never
+    drawn. An empty axis cannot be gathered from, and from one of length one XLA does not gather, so
+    that the program, and the low bits of its results, would be other ones."""
+    found = jnp.asarray(column)
+    missing = max(0, _LEAST_ROOM - len(found))
+    return jnp.pad(found, [(0, missing)] + [(0, 0)] * (found.ndim - 1)) if missing else found
 
 
 def _pieces(run: Run, public_count: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,22 +23,24 @@ from noisewise.models import Glm, glm_for
 from noisewise.posterior import Status
 from noisewise.result import Result
 
-__all__ = ["PrivateEstimator", "PrivateGlm", "tails"]
-
 _CHUNK_FLOATS = 2**22  # draws x rows held at a time when predicting: 32 MiB
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):
-    """One private fit of a table that is made from X and y: what all estimators share."""
+    """One private fit of a table that is made from X and y: what all estimators share.
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    bounds: Any
-    clamp: bool
-    rows: int | None
-    draws: int
-    insecure_seed: int | None
+    A dataclass writes the constructor that scikit-learn wants, a parameter an attribute.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    adjacency: str = "add-remove"
+    bounds: Any = None
+    clamp: bool = False
+    rows: int | None = None
+    draws: int = 2000
+    insecure_seed: int | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -100,33 +102,12 @@ class PrivateEstimator(BaseEstimator):
         return np.clip(X, *np.array(pairs).T)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateGlm(PrivateEstimator):
     """A generalised linear model fitted under differential privacy: the estimators' base."""
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        adjacency: str = "add-remove",
-        bounds: Any = None,
-        clamp: bool = False,
-        prior_scale: float | None = None,
-        steps: int | None = None,
-        rows: int | None = None,
-        draws: int = 2000,
-        insecure_seed: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.bounds = bounds
-        self.clamp = clamp
-        self.prior_scale = prior_scale
-        self.steps = steps
-        self.rows = rows
-        self.draws = draws
-        self.insecure_seed = insecure_seed
+    prior_scale: float | None = None
+    steps: int | None = None
 
     def _fit_private(
         self,
@@ -144,7 +125,7 @@ class PrivateGlm(PrivateEstimator):
         self.intercept_draws_, self.coef_draws_ = units
 
     def _model(self, family: str, schema: Schema) -> Glm:
-        """The regression with its priors as the target was declared, or as asked for."""
+        """The regression with its priors as the target was declared, or as requested."""
         return glm_for(family, schema[TARGET], self.prior_scale)
 
     def coef_interval(self, level: float = 0.95) -> np.ndarray:

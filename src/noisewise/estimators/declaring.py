@@ -10,8 +10,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError, shown
 from noisewise.data import Column
 
-__all__ = ["TARGET", "OriginalUnits", "feature_columns", "in_original_units", "required"]
-
 TARGET = "target"
 # Names that the design matrix, the target and the model's own arguments have already.
 _TAKEN = ("X", "y", "intercept", TARGET)

@@ -9,8 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from noisewise.estimators.regressor import PrivateRegressor, residuals
 
-__all__ = ["DPLinearRegression"]
-
 
 class DPLinearRegression(PrivateRegressor):
     """Linear regression under differential privacy, with error bars that know the noise.

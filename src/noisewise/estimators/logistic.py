@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +16,8 @@ from noisewise.data.errors import DataError
 from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET
 
-__all__ = ["DPLogisticRegression"]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPLogisticRegression(ClassifierMixin, PrivateGlm):
     """Binary logistic regression under differential privacy, with error bars that know the noise.
 
@@ -78,34 +78,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         model.predict_interval([[70, 1]])  # the probability that women of 70 are ill
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        adjacency: str = "add-remove",
-        bounds: Any = None,
-        clamp: bool = False,
-        prior_scale: float | None = None,
-        steps: int | None = None,
-        rows: int | None = None,
-        draws: int = 2000,
-        insecure_seed: int | None = None,
-        classes: Any = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            adjacency=adjacency,
-            bounds=bounds,
-            clamp=clamp,
-            prior_scale=prior_scale,
-            steps=steps,
-            rows=rows,
-            draws=draws,
-            insecure_seed=insecure_seed,
-        )
-        self.classes = classes
+    classes: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +15,8 @@ from noisewise.estimators.regressor import residuals, target_column
 from noisewise.models import Network
 from noisewise.result import network_outputs
 
-__all__ = ["DPBayesianNeuralNetwork"]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
     """A one-hidden-layer Bayesian neural network under differential privacy, fitted by DP-SEP.
 
@@ -56,36 +56,12 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
         model.predict_interval([[50, 80]], level=0.9, noise=True)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        adjacency: str = "add-remove",
-        bounds: Any = None,
-        clamp: bool = False,
-        hidden: int = 50,
-        epochs: int = 100,
-        rows: int | None = None,
-        draws: int = 500,
-        insecure_seed: int | None = None,
-        target_bounds: Any = None,
-        target_mean: float | None = None,
-        target_sd: float | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.bounds = bounds
-        self.clamp = clamp
-        self.hidden = hidden
-        self.epochs = epochs
-        self.rows = rows
-        self.draws = draws
-        self.insecure_seed = insecure_seed
-        self.target_bounds = target_bounds
-        self.target_mean = target_mean
-        self.target_sd = target_sd
+    hidden: int = 50
+    epochs: int = 100
+    draws: int = 500
+    target_bounds: Any = None
+    target_mean: float | None = None
+    target_sd: float | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -120,8 +96,8 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
         ``noise=True`` gives predictive intervals instead: where a new target would lie.
         """
         ends = tails(level)
-        kicks = residuals(self.noise_draws_) if noise else 0.0
-        parts = [np.quantile(said + kicks, ends, axis=1).T for said in self._outputs(X)]
+        target_noise = residuals(self.noise_draws_) if noise else 0.0
+        parts = [np.quantile(said + target_noise, ends, axis=1).T for said in self._outputs(X)]
         return np.concatenate(parts)
 
     def _outputs(self, X: Any) -> Any:

@@ -10,8 +10,6 @@ from scipy.special import logsumexp
 from noisewise.data.errors import DataError
 from noisewise.estimators.regressor import PrivateRegressor
 
-__all__ = ["DPPoissonRegression"]
-
 _LARGEST_LOG_RATE = 700.0
 """Rates beyond e^700 would be infinite: far outside the data, extrapolation says nothing more."""
 

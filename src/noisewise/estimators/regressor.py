@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -16,8 +16,6 @@ from noisewise.data import Column, Schema
 from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET, required
 from noisewise.models import Glm
-
-__all__ = ["PrivateRegressor", "residuals", "target_column"]
 
 
 def target_column(
@@ -35,39 +33,12 @@ def residuals(sds: np.ndarray) -> np.ndarray:
     return sds * ndtri((order + 0.5) / len(sds))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateRegressor(RegressorMixin, PrivateGlm):
     """A private regression on a target with declared bounds."""
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        adjacency: str = "add-remove",
-        bounds: Any = None,
-        clamp: bool = False,
-        prior_scale: float | None = None,
-        steps: int | None = None,
-        rows: int | None = None,
-        draws: int = 2000,
-        insecure_seed: int | None = None,
-        target_bounds: Any = None,
-        target_mean: float | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            adjacency=adjacency,
-            bounds=bounds,
-            clamp=clamp,
-            prior_scale=prior_scale,
-            steps=steps,
-            rows=rows,
-            draws=draws,
-            insecure_seed=insecure_seed,
-        )
-        self.target_bounds = target_bounds
-        self.target_mean = target_mean
+    target_bounds: Any = None
+    target_mean: float | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,8 +9,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["Fits", "GoodFits", "check"]
-
 _CHUNK_NUMBERS = 1_000_000
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["mpae"]
-
 
 def mpae(iterates: np.ndarray, initial: np.ndarray, optimum: np.ndarray) -> np.ndarray:
     """Mean proportional absolute error (DPVIm eq. 23) over the last axis, the parameters'.

@@ -8,8 +8,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least
 
-__all__ = ["PredictiveCalibration", "predictive_calibration"]
-
 _LEAST = 1e-12
 
 

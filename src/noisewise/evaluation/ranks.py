@@ -12,8 +12,6 @@ from scipy.stats import chi2
 from noisewise._validate import NoisewiseError, integer_at_least
 from noisewise.evaluation import _fits
 
-__all__ = ["rank_histogram", "sbc_ranks", "uniformity"]
-
 _FAILED = -1
 
 

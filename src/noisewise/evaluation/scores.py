@@ -13,8 +13,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError
 from noisewise.evaluation import _fits
 
-__all__ = ["Scores", "score"]
-
 
 class Scores(NamedTuple):
     """One number per parameter over the good fits, and how many fits there were."""

@@ -15,17 +15,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError, integer_at_least, positive
 from noisewise.evaluation import _fits
 
-__all__ = [
-    "LEVELS",
-    "coverage_curve",
-    "coverage_rmse",
-    "curve_band",
-    "draw_references",
-    "marginal_shares",
-    "rmse_floor",
-    "tarp_shares",
-]
-
 LEVELS = np.concatenate(([0.001], np.arange(1, 20) / 20, [0.999]))
 """The credible levels of the paper."""
 LEVELS.setflags(write=False)
@@ -48,10 +37,7 @@ def draw_references(centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator
 
 
 def tarp_shares(
-    truth: np.ndarray,
-    draws: np.ndarray,
-    references: np.ndarray,
-    scale: np.ndarray | None = None,
+    truth: np.ndarray, draws: np.ndarray, references: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
     """Share of each fit's draws that lie closer to its reference than the truth does.
 

@@ -12,8 +12,6 @@ from noisewise._validate import NoisewiseError
 from noisewise.evaluation.scores import Scores
 from noisewise.evaluation.tarp import coverage_rmse, rmse_floor
 
-__all__ = ["Verdict", "judge"]
-
 _FALSE_ALARM = 0.0027
 _WIDTH_THAT_MATTERS = 0.05
 _SHIFT_THAT_MATTERS = 0.1
@@ -38,11 +36,7 @@ class _Finding(NamedTuple):
 
 
 def judge(
-    scores: Scores,
-    shares: np.ndarray,
-    labels: Sequence[str],
-    *,
-    baseline: np.ndarray | None = None,
+    scores: Scores, shares: np.ndarray, labels: Sequence[str], *, baseline: np.ndarray | None = None
 ) -> Verdict:
     """Judge intervals by z-scores per coordinate and by their joint coverage.
 

@@ -23,8 +23,6 @@ from noisewise.mechanism import Release, count_cost
 from noisewise.planning import Plan
 from noisewise.posterior import SepTrace, read_sep, sep_status
 
-__all__ = ["DpSep", "refuse_without_design", "run_sep", "sep_trace"]
-
 _SOURCE = "rules of the model, the declared bounds and simulated rows"
 
 
@@ -110,9 +108,9 @@ def refuse_without_design(job: Job) -> None:
 def run_sep(job: Job, prepared: Prepared, total: int) -> Sequence[Finished]:
     """All phases on the table; ``total`` is what the progress bar counts to."""
     progress = job.progress
-    heard = None if progress is None else lambda done: progress(done, total)
+    on_step = None if progress is None else lambda done: progress(done, total)
     seed = job.insecure_seed
-    return run_phases_secure(prepared.runs, prepared.rows, insecure_seed=seed, progress=heard)
+    return run_phases_secure(prepared.runs, prepared.rows, insecure_seed=seed, progress=on_step)
 
 
 def sep_trace(finished: Finished) -> SepTrace:

@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
+from noisewise.covariates import covariates_cost, share_to_spend
 from noisewise.data import Rows
 from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
+from noisewise.fitting.covariates import know_covariates
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
-from noisewise.planning import SIMULATED, Plan, guess_settings
-from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer
+from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
+from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer_pooled
 from noisewise.trials import reference_rows
-
-__all__ = ["Dpvi"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Dpvi:
     def rehearse(self, job: Job) -> None:
         """Plan, posterior and model must fit together; a planned run is assembled once."""
         self._check_posterior(job.bound)
+        share_to_spend(job.bound, job.covariate_share)  # refuses a bad one
         plan = self.plan
         if not isinstance(plan, Plan | Settings | None):
             raise NoisewiseError(
@@ -56,7 +57,7 @@ class Dpvi:
             check_method(self.chosen_posterior, settings, target.dim)
 
     def _check_posterior(self, bound: BoundModel) -> None:
-        """Whether the model can be read as asked."""
+        """Whether the model can be read as requested."""
         bound.require("averaged_posterior", "DPVI", "fit it with method='dp-sep'")
         if self.chosen_posterior not in (None, "averaged"):
             purpose, instead = f"posterior={self.chosen_posterior!r}", "use posterior='averaged'"
@@ -64,14 +65,19 @@ class Dpvi:
 
     def prepare(self, job: Job, count: PublicCount) -> Prepared:
         """Settings from the plan, or from a quick simulation."""
+        known = know_covariates(job, count.value)
         settings, source = self._settings, "set by the caller"
-        if settings is None:
-            source = SIMULATED
-            settings = guess_settings(job.bound, count.value, job.budget, job.steps)
-        elif isinstance(self.plan, Plan):
+        if isinstance(self.plan, Plan):
             source = self.plan.source
             self.plan.warn_if_it_does_not_fit(job.table.schema, count.value, job.budget)
-        mechanism = settings.mechanism().calibrate(job.budget, count.releases)
+            if known.releases:
+                settings = self.plan.redesigned(known.bounds[0], count.value)
+                source += "; scales from the covariates that were bought"
+        if settings is None:
+            source = SIMULATED if not known.releases else SIMULATED_BOUGHT
+            settings = guess_settings(known.bounds[0], count.value, job.budget, job.steps)
+        others = (*known.releases, *count.releases)
+        mechanism = settings.mechanism().calibrate(job.budget, others)
         target = job.bound.target
         run = assemble(settings, target, mechanism, count.value)
         frame = run.numbers.constants.frame
@@ -83,18 +89,21 @@ class Dpvi:
         return Prepared(
             runs=[run],
             rows=job.bound.view.private(job.table).map(prepared),
-            releases=(mechanism.release("gradients"),),
+            releases=(*known.releases, mechanism.release("gradients")),
             settings=settings,
             source=source,
             public_count=count.value,
+            covariates=known.bounds,
+            sources=known.sources,
+            notes=known.notes,
         )
 
     def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
         """One run."""
         (run,) = prepared.runs
         progress = job.progress
-        heard = None if progress is None else lambda done: progress(done, run.steps)
-        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=heard)]
+        on_step = None if progress is None else lambda done: progress(done, run.steps)
+        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=on_step)]
 
     def posterior(
         self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator
@@ -104,9 +113,9 @@ class Dpvi:
         assert isinstance(settings, Settings)
         trace = trace_of(finished[0], BLOCKS)
         method = self._method(job.bound, settings)
-        reference = reference_rows(job.bound, prepared.public_count)
-        context = FitContext.of(run, settings, reference)
-        outcome = infer(method, trace, context, job.draws, rng)
+        references = [reference_rows(one, prepared.public_count) for one in prepared.covariates]
+        contexts = [FitContext.of(run, settings, reference) for reference in references]
+        (outcome,) = infer_pooled(method, [trace], contexts, job.draws, [rng])
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
         return Reading(
             draws=_latents(job.bound, outcome.draws),
@@ -130,7 +139,10 @@ class Dpvi:
 def _assemble_once(job: Job, settings: Settings) -> Run:
     """Put the fit together for a nominal number of rows: what does not fit together is refused."""
     count, schema = nominal_count(job.table), job.table.schema
-    others = count_cost(schema.rows, job.budget)
+    others = (
+        *covariates_cost(job.bound, job.budget, job.covariate_share),
+        *count_cost(schema.rows, job.budget),
+    )
     try:
         mechanism = settings.mechanism().calibrate(job.budget, others)
         return assemble(settings, job.bound.target, mechanism, count)

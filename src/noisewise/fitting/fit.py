@@ -1,4 +1,4 @@
-"""The whole street in one call: a table and a budget in, a noise-aware posterior out."""
+"""The whole way in one call: a table and a budget in, a noise-aware posterior out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
 from noisewise.engine import certify, public_count
@@ -20,8 +20,6 @@ from noisewise.models import bind_model
 from noisewise.planning import Plan
 from noisewise.result import Request, Result
 
-__all__ = ["fit"]
-
 
 def fit(
     model: Callable[..., Any] | str,
@@ -33,11 +31,12 @@ def fit(
     plan: Plan | Settings | None = None,
     steps: int | None = None,
     public_sample: PublicSample | None = None,
+    covariate_share: float | None = None,
     method: str = "dpvi",
     posterior: str | None = None,
     draws: int = 4000,
     insecure_seed: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 
@@ -57,6 +56,11 @@ def fit(
         steps: How many, where there is no plan; 4000 unless given, of DP-SEP 400, of a network 800.
         public_sample: Rows of other people that simulated covariates are taken from, in place of
             the schema.
+        covariate_share: Share of the budget (in squared signal-to-noise) that buys a noisy
+            description of the covariates, so that simulated ones are like the data's: a tenth
+            unless given, nothing for models without covariates or with a ``public_sample``. With 0
+            they are simulated from the schema alone, and error bars hold only as far as it
+            describes them.
         method: ``"dpvi"``, or ``"dp-sep"``: stochastic expectation propagation, for linear,
             logistic and probit regressions and networks. A network can only be fitted so.
         posterior: How a DPVI trace is read, by default the noise-aware way. For a mixture it is
@@ -87,6 +91,7 @@ def fit(
         budget=budget,
         draws=draws,
         steps=steps,
+        covariate_share=covariate_share,
         public_sample=public_sample,
         insecure_seed=insecure_seed,
         progress=progress,
@@ -124,6 +129,7 @@ def _fit(job: Job, method: Method) -> Result:
         count=count,
         public_sample=job.public_sample,
         insecure_seed=job.insecure_seed,
+        more=dict(prepared.sources),
     )
     rng = np.random.default_rng(job.insecure_seed)
     reading = method.posterior(job, prepared, finished, rng)
@@ -137,6 +143,7 @@ def _fit(job: Job, method: Method) -> Result:
         burn_in=reading.burn_in,
         coordinates=job.bound.coordinates,
         nuisance=reading.nuisance,
+        notes=prepared.notes,
     )
 
 

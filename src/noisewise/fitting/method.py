@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from noisewise._validate import Progress
 from noisewise.data import PrivateRows, PublicSample, Table
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
@@ -17,21 +18,21 @@ from noisewise.models import BoundModel
 from noisewise.posterior import Status
 from noisewise.result import NetworkScaling
 
-__all__ = ["Job", "Method", "Prepared", "Reading", "nominal_count"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """A fit as it was asked for."""
+    """A fit as it was requested."""
 
     bound: BoundModel
     table: Table
     budget: Budget
     draws: int
     steps: int | None
+    covariate_share: float | None
+    """Share of the budget for the covariates' shape; None is the default."""
     public_sample: PublicSample | None
     insecure_seed: int | None
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +47,12 @@ class Prepared:
     source: str
     """Where clip norms and settings come from, for the certificate."""
     public_count: int
+    covariates: tuple[BoundModel, ...] = ()
+    """The model with its covariates as far as they are known; see `fitting.covariates`."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """What else the certificate says."""
+    notes: tuple[str, ...] = ()
+    """What the fit found that contradicts what was declared, in words."""
     details: Any = None
     """What the method itself needs again when it reads the posterior."""
 

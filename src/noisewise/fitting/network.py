@@ -36,8 +36,6 @@ from noisewise.models import BoundModel, Network
 from noisewise.posterior import Status, read_sep, sep_status
 from noisewise.result import NetworkScaling
 
-__all__ = ["NetworkSep"]
-
 _EPOCHS = 100
 _OBSERVED = 100
 _FIXED = 1e-10
@@ -207,11 +205,7 @@ def _target_scale(job: Job, rows: PrivateRows, public_count: int) -> tuple[float
 
 
 def _inflation(
-    runs: Sequence[Run],
-    site: NetworkSite,
-    fit: SepFit,
-    public_count: int,
-    rng: np.random.Generator,
+    runs: Sequence[Run], site: NetworkSite, fit: SepFit, public_count: int, rng: np.random.Generator
 ) -> float | None:
     """How many times too small the network's variance is, from a simulated table's fit; None where
     that fit is not finite."""

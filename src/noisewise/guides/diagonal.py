@@ -11,8 +11,6 @@ from jax import Array
 from noisewise._validate import one_of
 from noisewise.guides.guide import Moments, map_slope, mapped
 
-__all__ = ["DiagonalGuide"]
-
 
 @dataclass(frozen=True)
 class DiagonalGuide:
@@ -52,15 +50,17 @@ class DiagonalGuide:
         """`scale_slope` at these parameters."""
         return self.scale_slope(parameters[self.dim :])
 
-    def points(self, parameters: Array, noise: Array) -> Array:
-        """Reparametrised draws: mean + scale * noise (draws x dim)."""
+    def points(self, parameters: Array, base_normals: Array) -> Array:
+        """Reparametrised draws: mean + scale * base_normals (draws x dim)."""
         mean, free = parameters[: self.dim], parameters[self.dim :]
-        return mean + self.scale(free) * noise
+        return mean + self.scale(free) * base_normals
 
-    def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
+    def gradients(
+        self, parameters: Array, base_normals: Array, moments: Moments
+    ) -> tuple[Array, Array]:
         """Gradients by means and free scales (NA-DPVI eq. A56), averaged over draws by
         ``moments``."""
-        means, scales = moments(self.points(parameters, noise), noise)
+        means, scales = moments(self.points(parameters, base_normals), base_normals)
         return means, scales * self.slope(parameters)
 
     def chain_rule(self, parameters: Array, draw: Array, by_mean: Array) -> Array:

@@ -17,8 +17,6 @@ from jax import Array
 from noisewise._validate import one_of
 from noisewise.guides.guide import Moments, map_slope, mapped
 
-__all__ = ["FullRankGuide"]
-
 
 @dataclass(frozen=True)
 class FullRankGuide:
@@ -54,21 +52,23 @@ class FullRankGuide:
         places[np.tril_indices(self.dim, -1)] = np.arange(self.dim, self.free)
         return places
 
-    def points(self, parameters: Array, noise: Array) -> Array:
-        """Reparametrised draws: mean + L noise (draws x dim), DPVIm eq. 19."""
-        return parameters[: self.dim] + noise @ self.factor(parameters[self.dim :]).T
+    def points(self, parameters: Array, base_normals: Array) -> Array:
+        """Reparametrised draws: mean + L eta (draws x dim), DPVIm eq. 19."""
+        return parameters[: self.dim] + base_normals @ self.factor(parameters[self.dim :]).T
 
-    def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
+    def gradients(
+        self, parameters: Array, base_normals: Array, moments: Moments
+    ) -> tuple[Array, Array]:
         """Gradients by means and L, draw by draw and then averaged."""
-        points = self.points(parameters, noise)
+        points = self.points(parameters, base_normals)
 
         def one(point: Array, draw: Array) -> tuple[Array, Array]:
             by_mean = moments(point[None], draw[None])[0]
             return by_mean, self.chain_rule(parameters, draw, by_mean)
 
-        if len(noise) == 1:
-            return one(points[0], noise[0])
-        means, frees = jax.vmap(one)(points, noise)
+        if len(base_normals) == 1:
+            return one(points[0], base_normals[0])
+        means, frees = jax.vmap(one)(points, base_normals)
         return means.mean(0), frees.mean(0)
 
     def chain_rule(self, parameters: Array, draw: Array, by_mean: Array) -> Array:

@@ -14,8 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Guide", "Moments", "map_slope", "mapped"]
-
 Moments = Callable[[Array, Array], tuple[Array, Array]]
 """From points and the normals behind them (draws x dim) to the mean gradient and the mean of
 gradient times normal, with any leading axes such as records."""
@@ -35,10 +33,12 @@ class Guide(Protocol):
     def initial(self, scale: float) -> np.ndarray:
         """Free parameters of independent coordinates, each with this free ``scale``."""
 
-    def points(self, parameters: Array, noise: Array) -> Array:
+    def points(self, parameters: Array, base_normals: Array) -> Array:
         """Reparametrised draws (draws x dim): DPVIm eqs. 6 and 19."""
 
-    def gradients(self, parameters: Array, noise: Array, moments: Moments) -> tuple[Array, Array]:
+    def gradients(
+        self, parameters: Array, base_normals: Array, moments: Moments
+    ) -> tuple[Array, Array]:
         """Gradients by means and by free parameters, averaged over draws."""
 
     def chain_rule(self, parameters: Array, draw: Array, by_mean: Array) -> Array:

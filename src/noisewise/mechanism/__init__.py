@@ -6,14 +6,7 @@ from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.certificate import Certificate, Verification, issue, verify_run
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
 from noisewise.mechanism.counting import count_cost
-from noisewise.mechanism.noise import (
-    Chunk,
-    DeviceSource,
-    Draws,
-    Passes,
-    SecureSource,
-    usual_passes,
-)
+from noisewise.mechanism.noise import Chunk, DeviceSource, Draws, Passes, SecureSource, usual_passes
 from noisewise.mechanism.release import Mechanism, noisy_sum
 from noisewise.mechanism.sums import SumRelease, release_sum
 

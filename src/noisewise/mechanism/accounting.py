@@ -22,17 +22,6 @@ from noisewise.mechanism.budget import Budget
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation
 
-__all__ = [
-    "Release",
-    "calibrate",
-    "compose",
-    "discretisation",
-    "epsilon_by_renyi",
-    "epsilon_spent",
-    "gaussian_limit",
-    "sampled_limit",
-]
-
 _RELATIVE_TOLERANCE = 2e-6
 _SEARCH_LIMIT = 60
 _LITTLE_NOISE = 2.0
@@ -42,9 +31,14 @@ _SURELY_LEFT = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One line of the ledger: a Gaussian release, possibly of a Poisson sample, some times over.
+    """A Gaussian release, possibly of a Poisson sample, some times over: a line of a certificate.
 
-    ``noise_multiplier`` is the standard deviation over the most that one record can contribute.
+    Args:
+        what: Its name, for people.
+        noise_multiplier: Standard deviation of the noise over the most that one record can
+            contribute.
+        sampling_rate: Every record's chance of being in the sample.
+        times: How often it was made.
     """
 
     what: str
@@ -92,7 +86,14 @@ def _relation(adjacency: str) -> NeighboringRelation:
 def epsilon_spent(
     releases: tuple[Release, ...], delta: float, adjacency: str, width: float = 1e-5
 ) -> float:
-    """Epsilon at ``delta`` of all the releases together (an upper bound)."""
+    """Epsilon at ``delta`` of all the releases together (an upper bound).
+
+    Args:
+        releases: Made on the same data.
+        delta: At which epsilon is wanted.
+        adjacency: As `Budget` has it.
+        width: Of the privacy-loss grid: see `discretisation`.
+    """
     from dp_accounting.pld import PLDAccountant
 
     accountant = PLDAccountant(_relation(adjacency), value_discretization_interval=width)
@@ -101,7 +102,13 @@ def epsilon_spent(
 
 
 def epsilon_by_renyi(releases: tuple[Release, ...], delta: float, adjacency: str) -> float | None:
-    """The same by Renyi accounting: looser, another code path; None where it has no theory."""
+    """`epsilon_spent` by Renyi accounting: looser, another code path; None where it has no theory.
+
+    Args:
+        releases: Made on the same data.
+        delta: At which epsilon is wanted.
+        adjacency: As `Budget` has it.
+    """
     from dp_accounting import UnsupportedEventError
     from dp_accounting.rdp import RdpAccountant
 
@@ -117,6 +124,10 @@ def gaussian_limit(epsilon: float, delta: float) -> float:
     """The mu for which mu-Gaussian differential privacy is exactly (epsilon, delta).
 
     It is the signal-to-noise ratio that the whole budget allows one record.
+
+    Args:
+        epsilon: Of the budget.
+        delta: Of the budget.
     """
 
     def excess(log_mu: float) -> float:
@@ -129,7 +140,13 @@ def gaussian_limit(epsilon: float, delta: float) -> float:
 
 
 def sampled_limit(mu: float, sampling_rate: float, steps: int) -> float:
-    """Noise multiplier at which ``steps`` sampled Gaussian releases amount to ``mu``."""
+    """Noise multiplier at which ``steps`` sampled Gaussian releases amount to ``mu``.
+
+    Args:
+        mu: By `gaussian_limit`.
+        sampling_rate: Of the Poisson samples.
+        steps: Number of releases.
+    """
     return 1 / math.sqrt(math.log1p(mu * mu / (sampling_rate * sampling_rate * steps)))
 
 
@@ -138,6 +155,12 @@ def calibrate(
     budget: Budget, sampling_rate: float, steps: int, others: tuple[Release, ...] = ()
 ) -> float:
     """Least noise multiplier at which the steps and ``others`` together stay within the budget.
+
+    Args:
+        budget: For all of it.
+        sampling_rate: Of the Poisson samples.
+        steps: Number of sampled releases.
+        others: What else the same data pay for.
 
     >>> round(calibrate(Budget(epsilon=1.0, delta=1e-5), 0.1, 10_000), 2)
     37.33

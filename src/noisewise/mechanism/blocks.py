@@ -13,8 +13,6 @@ from jax import Array
 if TYPE_CHECKING:
     from jaxtyping import Shaped
 
-__all__ = ["in_blocks"]
-
 _BLOCK = 4096
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from noisewise._validate import NoisewiseError, fraction, one_of, positive
 
-__all__ = ["ADJACENCIES", "Budget"]
-
 ADJACENCIES = ("add-remove", "replace-one")
 _LEAST_DELTA = 1e-11
 """The accountant convolves by FFT in double precision; below this its rounding errors are no longer

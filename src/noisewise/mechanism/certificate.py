@@ -21,8 +21,6 @@ from noisewise.mechanism.counting import NUMBER_OF_ROWS, count_cost
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["KNOWN_SEED", "NOISED_COUNT", "Certificate", "Verification", "issue", "verify_run"]
-
 NOISED_COUNT = "noised, paid from the budget"
 """Source of a number of rows that was bought."""
 KNOWN_SEED = "a known seed"
@@ -55,9 +53,15 @@ class Verification(NamedTuple):
 class Certificate:
     """A re-checkable statement of what a result cost.
 
-    ``sources`` says where every number came from that the guarantee rests on (bounds, clip norm,
-    number of rows, randomness); ``not_private_because`` is empty unless something was done that
-    voids the guarantee, such as an insecure seed.
+    Args:
+        budget: What was meant to be spent at most.
+        releases: All that the data paid for.
+        epsilon_spent: What they cost together at the budget's delta, as claimed.
+        sources: Where every number came from that the guarantee rests on (bounds, clip norm,
+            number of rows, randomness).
+        not_private_because: Empty unless something was done that voids the guarantee, such as an
+            insecure seed.
+        software: Versions of what computed it.
     """
 
     budget: Budget

@@ -20,8 +20,6 @@ from noisewise._validate import NoisewiseError
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["FINEST", "Grid", "clipped_sum", "make_grid", "refuse_double_precision"]
-
 FINEST = 2**16
 _INT32_ROOM = 2.0**31
 _FLOAT32_UNIT = 2.0**-24

@@ -9,8 +9,6 @@ import numpy as np
 from noisewise.mechanism.accounting import Release, gaussian_limit
 from noisewise.mechanism.budget import Budget
 
-__all__ = ["NUMBER_OF_ROWS", "SHARE", "count_cost", "count_release", "noisy_count"]
-
 NUMBER_OF_ROWS = "number of rows"
 """How a certificate names this release."""
 SHARE = 0.01

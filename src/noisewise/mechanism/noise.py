@@ -23,16 +23,6 @@ from noisewise._validate import NoisewiseError
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = [
-    "LEAST_PASSES",
-    "Chunk",
-    "DeviceSource",
-    "Draws",
-    "Passes",
-    "SecureSource",
-    "usual_passes",
-]
-
 LEAST_PASSES = 2
 _LANES = 32
 """Pass sizes are multiples of this, so that no record falls into the shorter loop that a compiler

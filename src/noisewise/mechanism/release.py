@@ -20,8 +20,6 @@ from noisewise.mechanism.noise import LEAST_PASSES, Draws
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Mechanism", "noisy_sum"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:

@@ -5,7 +5,7 @@ rounded to integers within its bound, the sum is an integer sum and the noise a 
 no low bits of a float give the sum away and the Gaussian accounting holds unchanged.
 
 There is no Laplace release here: pure epsilon needs an exact discrete sampler (a float one leaks in
-its tails), and the ledger speaks of Gaussian releases only. The baselines still accept Laplace
+its tails), and certificates speak of Gaussian releases only. The baselines still accept Laplace
 noise for simulations.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid
 
-__all__ = ["SumRelease", "release_sum", "rounded_rows", "sum_grid"]
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
 
 # Sums are 64-bit here, so the grid can be finer than the fit's 2^16: exact up to 2^43 rows, and a
 # squared norm of up to 2^20 coordinates still fits.
@@ -32,15 +33,15 @@ _FLOAT64_UNIT = 2.0**-53
 
 
 class SumRelease(NamedTuple):
-    """A noisy sum, the standard deviation of its noise, and its line in the ledger."""
+    """A noisy sum, the standard deviation of its noise, and what it cost."""
 
-    total: np.ndarray
+    total: Float[np.ndarray, " k"]
     noise_sd: float
     release: Release
 
 
 def release_sum(
-    values: PrivateRows | np.ndarray,
+    values: PrivateRows | Float[np.ndarray, "count k"],
     sensitivity: float,
     budget: Budget,
     *,
@@ -48,12 +49,19 @@ def release_sum(
     others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
 ) -> SumRelease:
-    """The sum of the rows of ``values`` (rows x k, or private rows of one such column) plus
-    Gaussian noise, for the whole budget, or for what ``others`` leave of it.
+    """The sum of all records' values plus Gaussian noise.
 
-    Rows are clipped to L2 norm ``sensitivity``, which is what one record can add or take away;
-    replacing one can move the sum twice as far, and the accountant asks for twice the noise. A
-    seed makes the noise repeatable, for simulations: whoever knows it can subtract the noise.
+    Replacing a record can move the sum twice as far as adding one, and the accountant then asks
+    for twice the noise.
+
+    Args:
+        values: One row per record; private rows hold them as their only column.
+        sensitivity: L2 norm to which rows are clipped: what one record can add or take away.
+        budget: All of it goes into this release, or what ``others`` leave of it.
+        what: How a certificate names the release.
+        others: What else the same data pay for.
+        insecure_seed: Makes the noise repeatable, for simulations: whoever knows it can subtract
+            the noise.
     """
     if isinstance(values, PrivateRows):
         (values,) = values.unsafe_columns().values()
@@ -79,7 +87,7 @@ def sum_grid(sensitivity: float, dim: int) -> Grid:
     return Grid(sensitivity, _POINTS, _POINTS * (1 - slack) - math.sqrt(dim) / 2)
 
 
-def rounded_rows(values: np.ndarray, grid: Grid) -> np.ndarray:
+def rounded_rows(values: Float[np.ndarray, "count k"], grid: Grid) -> Int[np.ndarray, "count k"]:
     """Rows as integers, each of L2 norm at most ``grid.points``; one not finite counts as zero.
 
     A row that rounds to within the bound is kept as it is, so statistics on the bound itself, like

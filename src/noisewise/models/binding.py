@@ -13,8 +13,6 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Encoder, PrivateRows, Rows, Schema, Table
 from noisewise.models.ready_made import ReadyMade
 
-__all__ = ["RowView", "bind"]
-
 _FARTHEST = 2e4
 _LARGEST_COUNT = 2**31 - 1
 

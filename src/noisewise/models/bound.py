@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import PublicSample, Schema
+from noisewise.data import PublicSample, Rows, Schema
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
 from noisewise.models.target import Target
-
-__all__ = ["BoundModel", "bind_model"]
 
 _NEEDS = {
     "unique_optimum": "a unique optimum",
@@ -34,6 +32,8 @@ class BoundModel:
     model: Callable[..., Any]
     view: RowView
     capabilities: Capabilities
+    approximate: bool = False
+    """Whether simulated covariates come from a noisy description of the data's."""
 
     @cached_property
     def target(self) -> Target:
@@ -57,6 +57,16 @@ class BoundModel:
         """Whether simulated records are like real ones, up to the model: it takes no covariates,
         or all of them come from a public sample."""
         return self.view.covers(self.target.generated)
+
+    def with_covariates(self, columns: Rows, *, approximate: bool = False) -> BoundModel:
+        """The same model with simulated covariates taken from these rows, which are public.
+
+        ``approximate`` says that they are only like the data's, as a noisy description has them:
+        what depends on more than that must not be trusted.
+        """
+        found = replace(self, view=replace(self.view, sample=columns), approximate=approximate)
+        found.__dict__["target"] = self.target  # the model is the same: nothing to look at again
+        return found
 
     def require(self, capability: str, purpose: str, instead: str) -> None:
         """Refuse, in one line, what the model cannot do.

@@ -19,15 +19,13 @@ from noisewise.models.mixture import Mixture
 from noisewise.models.mixture_target import MixtureTarget
 from noisewise.models.target import Target
 
-__all__ = ["build_target"]
-
 _CLOSED_FORMS: dict[type, type[Target]] = {Glm: GlmTarget, Mixture: MixtureTarget}
 _Sample = tuple[tuple[str, tuple[int, ...], str, bytes], ...]
 """Columns by name, shape, type and content: rows that can be compared."""
 
 
 def build_target(model: Callable[..., Any], rows: Rows) -> Target:
-    """Inspect a model on a few made-up rows and wrap it; refuse it with a reason if need be.
+    """Inspect a model on a few simulated rows and wrap it; refuse it with a reason if need be.
 
     Ready-made regressions and mixtures come back with closed-form gradients. A model that was
     looked at before with the same rows is not looked at again: plan, fit and coverage of one model
@@ -45,7 +43,7 @@ def _on_the_host() -> AbstractContextManager[Any]:
     """Looking at a model is many tiny operations: an accelerator only compiles them longer."""
     try:
         return jax.default_device(jax.local_devices(backend="cpu")[0])
-    except RuntimeError:  # JAX was told to know no CPU
+    except RuntimeError:  # JAX was set up without a CPU
         return nullcontext()
 
 
@@ -56,7 +54,8 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
     # Ready-made models have closed forms; any other may name a `Target` of its own.
-    kind = _CLOSED_FORMS.get(type(model), getattr(model, "target_type", Target))
+    known = (_CLOSED_FORMS[kind] for kind in type(model).__mro__ if kind in _CLOSED_FORMS)
+    kind = next(known, getattr(model, "target_type", Target))
     target = kind(model, layout, example)
     # One compilation instead of one for every operation.
     prior = jax.jit(lambda key: target.log_prior(target.sample_prior(key, 1)[0]))

@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
-
-__all__ = [
-    "beta_bernoulli",
-    "dirichlet_categorical",
-    "gamma_exponential",
-    "normal_regression",
-]
 
 
 def gamma_exponential(x: Any = None, rows: int = 1) -> None:
@@ -34,7 +28,7 @@ def beta_bernoulli(x: Any = None, rows: int = 1) -> None:
 
 def dirichlet_categorical(x: Any = None, rows: int = 1) -> None:
     """M3: probabilities ~ Dirichlet(5, 5, 5), x ~ Categorical(probabilities)."""
-    probabilities = numpyro.sample("probabilities", dist.Dirichlet(5.0 * _ones(3)))
+    probabilities = numpyro.sample("probabilities", dist.Dirichlet(jnp.full(3, 5.0)))
     with numpyro.plate("records", rows if x is None else x.shape[0]):
         numpyro.sample("x", dist.Categorical(probs=probabilities), obs=x)
 
@@ -49,9 +43,3 @@ def normal_regression(X: Any, y: Any = None) -> None:
     weights = numpyro.sample("weights", dist.Normal(0, spread).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("records", X.shape[0]):
         numpyro.sample("y", dist.Normal(X @ weights, variance**0.5), obs=y)
-
-
-def _ones(count: int) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.ones(count)

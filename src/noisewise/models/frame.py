@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Frame", "identity_frame", "scaled_frame", "whitened_frame"]
-
 
 class Frame(NamedTuple):
     """theta = location + factor @ z, from prior-predictive simulation or the identity.

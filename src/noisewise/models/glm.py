@@ -22,8 +22,6 @@ from noisewise.models.frame import Frame
 from noisewise.models.ready_made import Capabilities, ReadyMade
 from noisewise.models.target import Target
 
-__all__ = ["FAMILIES", "Glm", "GlmTarget", "linear", "logistic", "poisson", "probit"]
-
 FAMILIES = ("logistic", "probit", "poisson", "linear")
 _TARGET_KINDS = {
     "logistic": ("binary", "category"),
@@ -154,7 +152,7 @@ class GlmTarget(Target):
         return {"X": design, "offset": offset, "y": jnp.asarray(rows["y"], jnp.float32)}
 
     def record_moments(
-        self, frame: Frame, points: Array, noise: Array, batch: Rows
+        self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`; batch x draws and batch x coordinates are all there is."""
         design, width, draws = batch["X"], self.width, points.shape[0]
@@ -164,13 +162,13 @@ class GlmTarget(Target):
             self.model.family, predictor, batch["y"][:, None], log_noise
         )
         mean = slope.mean(1, keepdims=True) * design
-        scale = (slope @ noise[:, :width] / draws) * design
+        scale = (slope @ base_normals[:, :width] / draws) * design
         if self.dim == width:
             return mean, scale
         if frame.factor is not None:
             noise_slope = noise_slope * frame.factor[width, width]
         last_mean = noise_slope.mean(1, keepdims=True)
-        last_scale = noise_slope @ noise[:, width:] / draws
+        last_scale = noise_slope @ base_normals[:, width:] / draws
         return both(mean, last_mean), both(scale, last_scale)
 
 

@@ -16,8 +16,6 @@ from numpyro.distributions.constraints import Constraint
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["Layout", "ModelError", "Site", "inspect_model"]
-
 
 class ModelError(NoisewiseError):
     """The model cannot be fitted record by record; the message says why and what to do."""
@@ -57,9 +55,9 @@ class Layout:
 
 
 def inspect_model(model: Callable[..., Any], rows: dict[str, Any]) -> Layout:
-    """Trace the model on made-up rows and find its latents and observed sites.
+    """Trace the model on simulated rows and find its latents and observed sites.
 
-    ``rows`` must hold at least four made-up records; no record of the data is needed.
+    ``rows`` must hold at least four simulated records; no record of the data is needed.
     """
     rows = {name: jnp.asarray(column) for name, column in rows.items()}
     few, more = _first(rows, 3), _first(rows, 4)
@@ -96,7 +94,7 @@ def _trace(model: Callable[..., Any], rows: dict[str, Any], seed: int) -> dict[s
     except Exception as error:  # whatever the user's code raises
         text = " ".join(str(error).split())[:300]
         raise ModelError(
-            f"the model failed on a few made-up rows with {type(error).__name__}: {text}"
+            f"the model failed on a few simulated rows with {type(error).__name__}: {text}"
         ) from error
 
 
@@ -192,7 +190,7 @@ def _there_and_back(support: Constraint, other: Constraint, value: Any) -> tuple
 def _check_independence(
     model: Callable[..., Any], layout: Layout, rows: dict[str, Any], sites: dict[str, Any]
 ) -> None:
-    """Together and one by one, the made-up records must give the same likelihood and prior."""
+    """Together and one by one, the simulated records must give the same likelihood and prior."""
     latents = {site.name: sites[site.name]["value"] for site in layout.latents}
     fixed = handlers.substitute(model, data=latents)
 
@@ -211,8 +209,8 @@ def _check_independence(
     tolerance = 1e-3 * (1 + abs(together) + sum(abs(score) for score, _ in singles))
     if not abs(together - sum(score for score, _ in singles)) <= tolerance:
         raise ModelError(
-            "the likelihood of three made-up records is not the sum of their own: the model mixes "
-            "records (a mean over rows, a sum inside obs=, or a plate of fixed size?)"
+            "the likelihood of three simulated records is not the sum of their own: the model "
+            "mixes records (a mean over rows, a sum inside obs=, or a plate of fixed size?)"
         )
     if any(not abs(single - prior) <= 1e-3 * (1 + abs(prior)) for _, single in singles):
         raise ModelError("the prior depends on the data: use fixed numbers in the priors")

@@ -23,8 +23,6 @@ from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.data import Column, Encoder, Schema
 from noisewise.models.ready_made import Capabilities, ReadyMade
 
-__all__ = ["RESPONSES", "Feature", "Mixture", "mixture", "mixture_from_text"]
-
 RESPONSES = ("poisson", "logistic")
 COUNT_SHAPE = 2.0
 """Shape of the Gamma prior of a count's rate: its mean is the declared one, its sd 0.7 of that."""
@@ -212,23 +210,24 @@ def _feature(column: Column, centre: float, scale: float) -> Feature:
         assert column.bounds is not None  # every count has them
         low, high = column.bounds
         mean = column.mean or max((low + high) / 2, 0.5)
-        return Feature(column.name, 0, float(mean), float(centre), float(scale))
+        mean, centre, scale = float(mean), float(centre), float(scale)
+        return Feature(column.name, 0, mean=mean, centre=centre, scale=scale)
     return Feature(column.name, len(column.categories or ("no", "yes")))
 
 
-def _response(column: Column, asked: str | None) -> str:
+def _response(column: Column, requested: str | None) -> str:
     if column.kind == "real":
         raise NoisewiseError(
             f"target '{column.name}' is real, and a mixture's regression predicts counts and yes "
             "or no: choose another target, or declare it as a category of ranges without target="
         )
     if column.kind == "count":
-        if asked == "logistic":
+        if requested == "logistic":
             raise NoisewiseError(
                 f"target '{column.name}' is a count: response must be 'poisson', got 'logistic'"
             )
         return "poisson"
-    return asked or "logistic"
+    return requested or "logistic"
 
 
 def _sample_feature(feature: Feature, components: int) -> Any:

@@ -22,8 +22,6 @@ from noisewise.models.frame import Frame
 from noisewise.models.mixture import COUNT_SHAPE, Feature, Mixture
 from noisewise.models.target import Target
 
-__all__ = ["MixtureTarget"]
-
 
 class _Parts(NamedTuple):
     """A flat vector of unconstrained latents, taken apart."""
@@ -67,16 +65,18 @@ class MixtureTarget(Target):
         return {"records": jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=1)}
 
     def record_moments(
-        self, frame: Frame, points: Array, noise: Array, batch: Rows
+        self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`."""
         gradients = jax.vmap(lambda point: self._gradients(point, batch["records"]))(
             frame.to_model(points)
         )
         gradients = frame.gradient(gradients)
-        return gradients.mean(0), (gradients * noise[:, None]).mean(0)
+        return gradients.mean(0), (gradients * base_normals[:, None]).mean(0)
 
-    def prior_moments(self, frame: Frame, points: Array, noise: Array) -> tuple[Array, Array]:
+    def prior_moments(
+        self, frame: Frame, points: Array, base_normals: Array
+    ) -> tuple[Array, Array]:
         """See `Target.prior_moments`.
 
         Dirichlet(1) is flat, so a simplex only has its bijector's determinant: x_i gets
@@ -84,7 +84,7 @@ class MixtureTarget(Target):
         """
         gradients = jax.vmap(self._prior_gradient)(frame.to_model(points))
         gradients = frame.gradient(gradients)
-        return gradients.mean(0), (gradients * noise).mean(0)
+        return gradients.mean(0), (gradients * base_normals).mean(0)
 
     def judged_together(self) -> dict[str, np.ndarray]:
         """The regression, and all components: which of them is which is not decided."""

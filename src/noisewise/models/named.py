@@ -16,8 +16,6 @@ from noisewise.models.mixture import mixture_from_text
 from noisewise.models.network import network_from_text
 from noisewise.models.ready_made import ReadyMade
 
-__all__ = ["glm_for", "named_model"]
-
 
 def named_model(
     model: Callable[..., Any] | str,

@@ -14,8 +14,6 @@ import numpyro.distributions as dist
 from noisewise._validate import integer_at_least, positive
 from noisewise.models.ready_made import Capabilities, ReadyMade
 
-__all__ = ["Network", "network_from_text"]
-
 _TEXT = re.compile(r"network(?:\((?:hidden=)?(\d+)\))?")
 
 

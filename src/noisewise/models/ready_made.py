@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from noisewise.data import Schema
 
-__all__ = ["Capabilities", "ReadyMade", "capabilities_of", "model_name"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:

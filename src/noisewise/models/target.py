@@ -21,8 +21,6 @@ from noisewise.data import Rows
 from noisewise.models.frame import Frame
 from noisewise.models.inspection import Layout
 
-__all__ = ["Target"]
-
 
 @dataclass(frozen=True)
 class Target:
@@ -36,7 +34,7 @@ class Target:
     model: Callable[..., Any]
     layout: Layout
     example: Rows = field(compare=False, repr=False)
-    """One made-up record, to trace the model with where only its prior matters."""
+    """One simulated record, to trace the model with where only its prior matters."""
 
     @property
     def dim(self) -> int:
@@ -118,14 +116,14 @@ class Target:
         return {name: jnp.asarray(column) for name, column in rows.items()}
 
     def record_moments(
-        self, frame: Frame, points: Array, noise: Array, batch: Rows
+        self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """Per-record gradients of the loss, averaged over draws.
 
-        ``points`` (draws x dim) are guide draws in the frame's coordinates, ``noise`` the standard
-        normals behind them. Returns, per record, the mean gradient and the mean of gradient times
-        noise, which is the gradient of a diagonal guide's scales; what a rule does not use costs
-        nothing, the compiler drops it.
+        ``points`` (draws x dim) are guide draws in the frame's coordinates, ``base_normals`` the
+        standard normals behind them. Returns, per record, the mean gradient and the mean of
+        gradient times normals, which is the gradient of a diagonal guide's scales; what a rule does
+        not use costs nothing, the compiler drops it.
         """
 
         def loss(point: Array, record: Rows) -> Array:
@@ -133,14 +131,16 @@ class Target:
 
         def one(record: Rows) -> tuple[Array, Array]:
             gradients = jax.vmap(jax.grad(loss), (0, None))(points, record)
-            return gradients.mean(0), (gradients * noise).mean(0)
+            return gradients.mean(0), (gradients * base_normals).mean(0)
 
         return jax.vmap(one)(batch)
 
-    def prior_moments(self, frame: Frame, points: Array, noise: Array) -> tuple[Array, Array]:
+    def prior_moments(
+        self, frame: Frame, points: Array, base_normals: Array
+    ) -> tuple[Array, Array]:
         """The same for minus the log-prior: no record is involved."""
         gradients = jax.vmap(jax.grad(lambda point: -self.log_prior(frame.to_model(point))))(points)
-        return gradients.mean(0), (gradients * noise).mean(0)
+        return gradients.mean(0), (gradients * base_normals).mean(0)
 
     # -- simulation -------------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
 """Hyper-parameters from simulation, before a single row is touched."""
 
-from noisewise.planning.first_guess import STEPS, first_guess, summarise
+from noisewise.planning.first_guess import first_guess, summarise
 from noisewise.planning.forecast import Forecast, PlanError
 from noisewise.planning.mixture_guess import mixture_guess
-from noisewise.planning.plan import SIMULATED, Plan, guess_settings, plan
+from noisewise.planning.plan import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings, plan
 
 __all__ = [
     "SIMULATED",
-    "STEPS",
+    "SIMULATED_BOUGHT",
     "Forecast",
     "Plan",
     "PlanError",

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from noisewise._validate import NoisewiseError, shown
 
-__all__ = ["Sections", "reading", "write_plan"]
-
 _HEAD = """\
 # A noisewise plan: settings chosen on simulated data, before a single row is touched.
 # Use it:  noisewise fit DATA --schema S.toml --plan THIS.toml ...

@@ -32,16 +32,6 @@ from noisewise.planning.single_release import (
 )
 from noisewise.posterior import LARGEST_MATRIX
 
-__all__ = [
-    "STEPS",
-    "PriorPredictiveSummary",
-    "design",
-    "first_guess",
-    "release_sds",
-    "sampling_rate",
-    "summarise",
-]
-
 STEPS = 4000
 _LARGEST_BATCH = 4000
 _BURN_INS = (0.1, 0.15, 0.2, 0.3)
@@ -52,11 +42,10 @@ _LEAST_MULTIPLIER = 1.1
 _LEAST_TIME_CONSTANTS = 30.0
 _MOST_TIME_CONSTANTS = 200.0
 _KNOWN, _WIDEST = 0.1, 1.5
-_DISTRUST = 0.1
-"""Share of the simulated clipping bias that may be wrong although records can be simulated."""
+_DISTRUST = {"known": 0.1, "approximate": 1.0, "guessed": 3.0}
+"""Share of the simulated clipping bias that may be wrong, by how covariates are known: it depends
+on all of their distribution. Where they are only guesses, it may be several times as large."""
 _UNCORRECTED = 0.3
-_MORE_DISTRUST = 3.0
-"""Where covariates are guesses, the bias may be several times what is simulated."""
 
 
 class PriorPredictiveSummary(NamedTuple):
@@ -96,12 +85,13 @@ def summarise(
         (releases,) = working.result()
     best = sharpest(releases).covariance
     simulable = bound.simulable
+    covariates = "guessed" if not simulable else "approximate" if bound.approximate else "known"
     return PriorPredictiveSummary(
         rows=rows,
         simulated=simulated,
         precision=precision,
         curvature=curvature,
-        clip=sharpest(releases, slopes, _DISTRUST if simulable else _MORE_DISTRUST),
+        clip=sharpest(releases, slopes, _DISTRUST[covariates]),
         release_sd=np.sqrt(np.diag(factor @ best @ factor.T)),
         simulable=simulable,
         nonlinearity=curved,
@@ -127,8 +117,13 @@ def whiten(target: Target, simulated: PriorPredictive, rows: int) -> Whitened:
     frame = whitened_frame(simulated.location, curvature, target.block_sizes())
     assert frame.factor is not None  # it is whitened
     factor = np.asarray(frame.factor, float)
-    gradients, prior = simulated.gradients @ factor, frame.precision(precision)
-    return Whitened(gradients, factor, curvature, precision, prior)
+    return Whitened(
+        gradients=simulated.gradients @ factor,
+        factor=factor,
+        curvature=curvature,
+        precision=precision,
+        prior=frame.precision(precision),
+    )
 
 
 def release_sds(
@@ -152,7 +147,7 @@ def design(
 ) -> Settings:
     """Means-only settings; what is not given is guessed.
 
-    ``caution`` multiplies the early time constants that are allowed for convergence.
+    ``caution`` multiplies the first time constants that are allowed for convergence.
     """
     integer_at_least("steps", steps, 10)
     constants = _time_constants(summary) if time_constants is None else time_constants

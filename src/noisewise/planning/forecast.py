@@ -14,16 +14,6 @@ from noisewise.mechanism import Budget
 from noisewise.models import Target
 from noisewise.planning.first_guess import PriorPredictiveSummary, release_sds
 
-__all__ = [
-    "BudgetGrid",
-    "Forecast",
-    "PlanError",
-    "budget_grid",
-    "make_forecast",
-    "refuse_if_hopeless",
-    "what_would_work",
-]
-
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SIZES = (0.25, 1.0, 4.0)
 _HOPELESS = 0.95

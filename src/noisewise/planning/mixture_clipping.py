@@ -25,8 +25,6 @@ from noisewise.models import Mixture, RowView, Target, identity_frame
 from noisewise.planning.mixture_tables import simulate_table
 from noisewise.planning.single_release import least_noise
 
-__all__ = ["Bounds", "bound_gradients"]
-
 _SEED = 0
 _TABLES, _RECORDS = 16, 4096
 _BIAS = 0.3
@@ -101,8 +99,15 @@ def _second_moment(parts: list[np.ndarray]) -> np.ndarray:
     return shape + _RIDGE * np.trace(shape) / len(shape) * np.eye(len(shape))
 
 
-def _parts(target: Target) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
+class _Parts(NamedTuple):
     """Coordinates of weights and shares, of every count's rates, and of the regression."""
+
+    shares: np.ndarray
+    counts: list[np.ndarray]
+    regression: np.ndarray
+
+
+def _parts(target: Target) -> _Parts:
     model = target.model
     assert isinstance(model, Mixture)
     rates = {f"{feature.name}_rate" for feature in model.features if not feature.levels}
@@ -117,7 +122,7 @@ def _parts(target: Target) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
             shares.append(here)
         place += site.size
     nothing = [np.zeros(0, int)]
-    return np.concatenate(shares), counts, np.concatenate(regression or nothing)
+    return _Parts(np.concatenate(shares), counts, np.concatenate(regression or nothing))
 
 
 def _gradients(target: Target, view: RowView) -> list[np.ndarray]:

@@ -17,8 +17,6 @@ from noisewise.models import BoundModel, Mixture, RowView, Target
 from noisewise.planning.mixture_clipping import bound_gradients
 from noisewise.planning.mixture_tables import declared_intercept
 
-__all__ = ["mixture_guess"]
-
 _SEED = 0
 """Public: a start says nothing about people, but components that start equal stay equal."""
 _SPREAD = 1.0

@@ -11,8 +11,6 @@ from noisewise.data import Rows, Schema
 from noisewise.models import Mixture
 from noisewise.models.mixture import COUNT_SHAPE
 
-__all__ = ["SimulatedTable", "declared_intercept", "simulate_table"]
-
 _LARGEST_SHARE = 0.9
 _FARTHEST = 30.0
 

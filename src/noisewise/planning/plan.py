@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from noisewise._pages import write_page_about
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, shown
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
+from noisewise.covariates import as_declared, covariates_cost
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
 from noisewise.dpvi import Settings
@@ -20,13 +21,7 @@ from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import files
-from noisewise.planning.first_guess import (
-    STEPS,
-    design,
-    first_guess,
-    sampling_rate,
-    summarise,
-)
+from noisewise.planning.first_guess import STEPS, design, first_guess, sampling_rate, summarise
 from noisewise.planning.forecast import (
     Forecast,
     PlanError,
@@ -39,18 +34,16 @@ from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.search import DESIGNS, SearchContext, learn_recalibration, search
 from noisewise.trials import Simulator, sep_trial
 
-__all__ = ["SIMULATED", "Plan", "guess_settings", "plan"]
-
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
+SIMULATED_BOUGHT = (
+    "simulated from the model's prior and the description of the covariates that was bought"
+)
 WITH_SAMPLE = (
     "simulated from the model's prior, the schema and a public sample; no row of the data was read"
 )
 FITS, RECALIBRATION_FITS = 24, 128
 _SEP_DRAWS, _SEP_SEED = 400, 7
-_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
-    "dpvi": Settings,
-    "dp-sep": SepSettings,
-}
+_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "dp-sep": SepSettings}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +58,9 @@ class Plan:
     model: str
     forecast: Forecast
     method: str = "dpvi"
+    choices: dict[str, float] = field(default_factory=dict)
+    """What the search chose of `design`'s options: a fit that buys its covariates' shape makes its
+    settings anew with them."""
     source: str = SIMULATED
     sample: str | None = None
     """Fingerprint of the public sample that covariates came from."""
@@ -104,6 +100,11 @@ class Plan:
                 stacklevel=3,
             )
 
+    def redesigned(self, bound: BoundModel, rows: int) -> Settings:
+        """The plan's choices for covariates as they turned out to be."""
+        summary = summarise(bound, rows, self.budget)
+        return design(bound.target, summary, steps=self.settings.steps, **self.choices)
+
     def save(self, path: str | Path) -> Path:
         """Write the plan as TOML: readable, editable, and taken by `fit`."""
         return files.write_plan(self._sections(), Path(path))
@@ -126,6 +127,7 @@ class Plan:
                 model=made_for["model"],
                 method=method,
                 forecast=Forecast.from_dict(found.forecast),
+                choices=dict(made_for.get("choices", {})),
                 source=found.source,
                 sample=made_for.get("public_sample"),
             )
@@ -140,6 +142,7 @@ class Plan:
             "delta": self.budget.delta,
             "adjacency": self.budget.adjacency,
             "source": self.source,
+            "choices": self.choices,
             **({} if self.sample is None else {"public_sample": self.sample}),
         }
         return files.Sections(made_for, self.forecast.to_dict(), self.settings.to_dict())
@@ -160,9 +163,10 @@ def plan(
     method: str = "dpvi",
     steps: int | None = None,
     public_sample: PublicSample | None = None,
+    covariate_share: float | None = None,
     fits: int = FITS,
     recalibrate: int = RECALIBRATION_FITS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Choose clip norm, step sizes, burn-in and the rest by simulation; touches no row.
 
@@ -183,6 +187,8 @@ def plan(
         steps: Of the fit; 4000 unless given, of DP-SEP 400.
         public_sample: Rows of other people that covariates are taken from; else they are simulated
             from the schema, column by column.
+        covariate_share: As for `fit`, which will spend it; simulated fits have covariates as the
+            schema declares them.
         fits: Simulated fits of each design; 0 leaves it at the guess, in seconds.
         recalibrate: Simulated fits that judge the winner.
         progress: Called with fits done and their number.
@@ -199,7 +205,9 @@ def plan(
         raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
     bound = bind_model(model, schema, target, features, public_sample)
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
-    others = count_cost(schema.rows, budget)
+    bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    others = (*bought, *count_cost(schema.rows, budget))
+    bound = as_declared(bound) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
         if fits and method == "dpvi":
@@ -211,8 +219,10 @@ def plan(
         settings: Settings | SepSettings
         if method == "dp-sep":
             settings, scores = _forecast_sep(context, steps, fits or FITS, progress)
+            choices: dict[str, float] = {}
         else:
-            settings, scores = _searched(context, steps or STEPS, fits, recalibrate, progress)
+            trial = _searched(context, steps or STEPS, fits, recalibrate, progress)
+            settings, scores, choices = trial.settings, trial.scores, trial.choices
     stretch = settings.stretch if isinstance(settings, Settings) else None
     return Plan(
         settings=settings,
@@ -221,6 +231,7 @@ def plan(
         budget=budget,
         model=bound.name,
         method=method,
+        choices=choices,
         forecast=make_forecast(bound.target, summary, grid.result(), scores, stretch),
         source=SIMULATED if public_sample is None else WITH_SAMPLE,
         sample=None if public_sample is None else public_sample.fingerprint(),
@@ -230,24 +241,39 @@ def plan(
 def guess_settings(
     bound: BoundModel, public_count: int, budget: Budget, steps: int | None
 ) -> Settings:
-    """Settings without a single simulated fit, in seconds: what `fit` does without a plan."""
+    """Settings without a single simulated fit, in seconds: what `fit` does without a plan.
+
+    Args:
+        bound: The model.
+        public_count: The number of rows as everybody may know it.
+        budget: What the fit may spend.
+        steps: Of the fit; None is the model's usual number.
+    """
     if not bound.capabilities.unique_optimum:
         return mixture_guess(bound, public_count, budget, steps)
     return first_guess(bound, public_count, budget, steps=steps or STEPS)
 
 
+class Searched(NamedTuple):
+    """Settings, what simulated fits say of them, and the options that made them."""
+
+    settings: Settings
+    scores: Scores | None
+    choices: dict[str, float]
+
+
 def _searched(
-    context: SearchContext,
-    steps: int,
-    fits: int,
-    recalibrate: int,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[Settings, Scores | None]:
+    context: SearchContext, steps: int, fits: int, recalibrate: int, progress: Progress | None
+) -> Searched:
     """The best design of a search, recalibrated, and what fresh fits said of it."""
     if not fits:
-        return design(context.bound.target, context.summary, steps=steps), None
+        return Searched(design(context.bound.target, context.summary, steps=steps), None, {})
     total = fits * DESIGNS + recalibrate
-    counted = None if progress is None else _scaled(progress, fits, total)
+
+    def counted(designs: int, _: int) -> None:
+        if progress is not None:
+            progress(designs * fits, total)
+
     trial = search(context, steps=steps, fits=fits, progress=counted)
     if not trial.works:
         raise _nothing_works(context, trial.scores, trial.unsettled)
@@ -256,14 +282,11 @@ def _searched(
         settings, scores = learn_recalibration(context, settings, recalibrate)
     if progress is not None:
         progress(total, total)
-    return settings, scores
+    return Searched(settings, scores, trial.choices)
 
 
 def _forecast_sep(
-    context: SearchContext,
-    steps: int | None,
-    fits: int,
-    progress: Callable[[int, int], None] | None,
+    context: SearchContext, steps: int | None, fits: int, progress: Progress | None
 ) -> tuple[SepSettings, Scores | None]:
     """DP-SEP's own settings, and what simulated fits say of them."""
     instead = "use linear, logistic or probit, or method='dpvi'"
@@ -288,9 +311,3 @@ def _nothing_works(context: SearchContext, scores: Scores, unsettled: float) -> 
         f"of the best one's {scores.fits} simulated fits {scores.failed} failed and "
         f"{unsettled:.0%} did not settle; {advice}, or narrower priors"
     )
-
-
-def _scaled(
-    progress: Callable[[int, int], None], fits: int, total: int
-) -> Callable[[int, int], None]:
-    return lambda done, _: progress(done * fits, total)

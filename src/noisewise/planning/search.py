@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from noisewise._validate import Progress
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
-from noisewise.models import BoundModel, Target
+from noisewise.models import BoundModel
 from noisewise.planning.first_guess import PriorPredictiveSummary, design
 from noisewise.trials import simulator
-
-__all__ = ["DESIGNS", "SearchContext", "Trial", "learn_recalibration", "search"]
 
 DESIGNS = 5
 _DRAWS = 400
@@ -42,6 +40,8 @@ class SearchContext(NamedTuple):
 class Trial(NamedTuple):
     """A design, and what simulated fits said of it."""
 
+    choices: dict[str, float]
+    """Options of `design` that made it."""
     settings: Settings
     scores: Scores
     z: np.ndarray
@@ -58,20 +58,18 @@ class Trial(NamedTuple):
 
 
 def search(
-    context: SearchContext,
-    *,
-    steps: int,
-    fits: int,
-    progress: Callable[[int, int], None] | None = None,
+    context: SearchContext, *, steps: int, fits: int, progress: Progress | None = None
 ) -> Trial:
     """The best of a few designs around the first guess; stops early at one that is near the bound.
 
     All designs see the same simulated tables, so that they are compared and not the tables.
     """
-    options = _options(context.bound.target, context.summary, steps)
+    target, summary = context.bound.target, context.summary
+    options = _options(context, steps)
     best: Trial | None = None
-    for place, settings in enumerate(options):
-        trial = _try(context, settings, range(fits))
+    for place, choices in enumerate(options):
+        settings = design(target, summary, steps=steps, **choices)
+        trial = _try(context, settings, range(fits))._replace(choices=choices)
         if best is None or trial.merit < best.merit:
             best = trial
         if progress is not None:
@@ -116,19 +114,20 @@ def _corrections(trial: Trial, suspected: np.ndarray) -> np.ndarray:
     return np.where(suspected & (np.abs(estimates) > sigmas * errors), estimates, 0.0)
 
 
-def _options(target: Target, summary: PriorPredictiveSummary, steps: int) -> list[Settings]:
+def _options(context: SearchContext, steps: int) -> list[dict[str, float]]:
     """Designs in the order in which they are tried: the guess, a longer approach, and around it."""
-    guess = design(target, summary, steps=steps)
+    bound, summary = context.bound, context.summary
+    guess = design(bound.target, summary, steps=steps)
     constants = (guess.contraction_rate or 0.0) * steps
     # Simulated tables cannot tell what tight clipping does to covariates unlike the schema's.
-    tighter = 0.7 if summary.simulable else 1.0
-    around = (
+    tighter = 0.7 if summary.simulable and not bound.approximate else 1.0
+    return [
+        {},
         {"caution": 1.5},
         {"clip_factor": tighter, "time_constants": max(constants * 1.5, 40.0)},
         {"clip_factor": tighter, "time_constants": max(constants / 2, 20.0)},
         {"clip_factor": 1.5},
-    )
-    return [guess, *(design(target, summary, steps=steps, **other) for other in around)]
+    ]
 
 
 def _try(context: SearchContext, settings: Settings, numbers: range) -> Trial:
@@ -140,6 +139,7 @@ def _try(context: SearchContext, settings: Settings, numbers: range) -> Trial:
     with np.errstate(all="ignore"):
         z = (fits.draws.mean(1) - fits.truth) / fits.draws.std(1)
     return Trial(
+        choices={},
         settings=settings,
         scores=scores,
         z=z,

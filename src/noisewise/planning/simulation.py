@@ -13,14 +13,6 @@ from jax import Array
 from noisewise.data import Rows
 from noisewise.models import RowView, Target
 
-__all__ = [
-    "PriorPredictive",
-    "clipped_slopes",
-    "nonlinearity",
-    "simulate_gradients",
-    "time_to_convergence",
-]
-
 _PARAMETERS = 128
 _FEWEST_PARAMETERS = 32
 _RECORDS = 1024

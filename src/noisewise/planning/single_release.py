@@ -21,8 +21,6 @@ import numpy as np
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import gaussian_limit
 
-__all__ = ["SingleRelease", "candidate_norms", "least_noise", "sharpest", "single_release"]
-
 _QUANTILES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.0)
 _SLOPE_LEFT = 0.67
 

@@ -6,6 +6,7 @@ from noisewise.posterior.context import FitContext, Reference
 from noisewise.posterior.dpsep import SepTrace, read_sep, sep_status
 from noisewise.posterior.methods import LARGEST_MATRIX, METHODS, check_method, default_method
 from noisewise.posterior.noise_aware import infer, infer_many
+from noisewise.posterior.pooling import infer_pooled
 from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "group_stationarity",
     "infer",
     "infer_many",
+    "infer_pooled",
     "read_sep",
     "sep_status",
 ]

@@ -28,8 +28,6 @@ from noisewise.posterior.status import NoiseAwarePosterior
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["MatrixModel", "infer", "matrix_model"]
-
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses."""
 _CURVATURE_DRAWS = 1000

@@ -19,8 +19,6 @@ from noisewise.dpvi import Trace
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["MOST_R_HAT", "Averaged", "Stationarity", "average", "group_stationarity"]
-
 MOST_R_HAT = 1.1
 """Gelman and Rubin's own limit. Stricter ones (1.01) ask for hundreds of independent iterates, and
 a private run has few: its iterates forget only once in a time constant, and there are 10 to 100."""

@@ -16,8 +16,6 @@ from noisewise.dpvi import Trace, TraceStatistics
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["MOST_BURN_IN", "BurnIn", "find_burn_in", "within_reach"]
-
 MOST_BURN_IN = 0.6
 _EXCESS = 1.3
 _SIGMAS = 5.0

@@ -16,8 +16,6 @@ from noisewise.models import Frame
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["FitContext", "Reference"]
-
 _HARDLY_A_PRIOR = 1e-6
 
 

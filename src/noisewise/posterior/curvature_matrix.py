@@ -16,8 +16,6 @@ from scipy.optimize import minimize
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["CurvaturePosterior", "Regression", "curvature_posterior", "symmetric_root"]
-
 _EXACT_HESSIAN_DIM = 64
 _LARGEST_LOG = 12.0
 

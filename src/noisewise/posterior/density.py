@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Vector = Float[Array, " dim"]
 
-__all__ = ["curvature_of", "log_likelihood", "log_posterior", "trace_log_likelihood"]
-
 
 def curvature_of(priors: Priors, free: Vector) -> Vector:
     """The curvature a of the free parameter v."""

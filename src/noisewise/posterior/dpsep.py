@@ -21,8 +21,6 @@ from noisewise.posterior.status import Status
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["SepDraws", "SepTrace", "read_sep", "sep_status"]
-
 _DRIFT = 1.5
 """Most that means may move between the halves of the averaged part, in sds: their posterior's and
 those of their scatter within a half. Noise alone moves them by about one, a steady drift by 3.5."""

@@ -17,8 +17,6 @@ from noisewise.posterior.trace_model import TraceModel, log_evidence, optimum_gi
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["infer"]
-
 _CURVATURE_POINTS = 128
 _SUBSAMPLING_POINTS = 24
 _REFINEMENTS = 4

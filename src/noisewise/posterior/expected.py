@@ -29,18 +29,6 @@ from noisewise.posterior.mean_shift import (
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = [
-    "JACOBIAN_RECORDS",
-    "ExpectedMoments",
-    "OptimumPrior",
-    "RecordMoments",
-    "SimulationPoint",
-    "balanced_perturbations",
-    "expected_moments",
-    "optimum_prior",
-    "simulate",
-]
-
 _PERTURBATIONS = 32
 JACOBIAN_RECORDS = 2048
 _LEAST_GAIN = 1e-3

@@ -34,8 +34,6 @@ from noisewise.posterior.mean_shift import limited_to_one_sd
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["expect_many"]
-
 _ROUNDS = 3
 _REACH = 4.0
 """How far from the mean iterate the optimum is looked for, in sds of where gradients were taken."""

@@ -17,8 +17,6 @@ from noisewise.posterior.trace_model import TraceModel, joined, split
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["infer"]
-
 _ITERATIONS = 100
 _HALVINGS = 12
 

@@ -22,14 +22,6 @@ from noisewise.data import Rows
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = [
-    "finite",
-    "limited_to_one_sd",
-    "log_curvature_gradient",
-    "log_sensitivity_gradient",
-    "variability_gradient",
-]
-
 Gradient = Callable[[Array, Rows], Array]
 """Of one record's negative log-likelihood, at a point."""
 

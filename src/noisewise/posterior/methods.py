@@ -5,8 +5,6 @@ from __future__ import annotations
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.dpvi import Settings
 
-__all__ = ["LARGEST_MATRIX", "METHODS", "check_method", "default_method"]
-
 METHODS = ("analytic", "exact", "nuts", "laplace", "naive", "averaged")
 LARGEST_MATRIX = 200
 """Up to so many coordinates a plan infers the curvature as a matrix."""

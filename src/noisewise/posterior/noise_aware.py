@@ -21,8 +21,6 @@ from noisewise.posterior.trace_model import diagonal_model
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["infer", "infer_many"]
-
 _DIAGONAL = {"exact": exact, "naive": exact, "nuts": nuts, "laplace": laplace}
 
 

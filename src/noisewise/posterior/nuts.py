@@ -14,14 +14,7 @@ import numpyro.distributions as dist
 from noisewise.dpvi import FullTrace
 from noisewise.posterior.density import curvature_of, log_likelihood, trace_log_likelihood
 from noisewise.posterior.status import NoiseAwarePosterior
-from noisewise.posterior.trace_model import (
-    TraceModel,
-    joined,
-    optimum_given_curvature,
-    split,
-)
-
-__all__ = ["infer"]
+from noisewise.posterior.trace_model import TraceModel, joined, optimum_given_curvature, split
 
 
 def infer(

@@ -14,8 +14,6 @@ from noisewise.posterior.expected import ExpectedMoments
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["NoiseAwarePosterior", "Outcome", "Status"]
-
 
 class Status(Enum):
     """What the released trace says about the fit."""

@@ -20,18 +20,6 @@ from noisewise.posterior.context import FitContext
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = [
-    "Priors",
-    "TraceModel",
-    "diagonal_model",
-    "joined",
-    "log_evidence",
-    "optimum_given_curvature",
-    "paper_priors",
-    "planned_priors",
-    "split",
-]
-
 
 class Priors(NamedTuple):
     """Priors of the trace model: everything per coordinate."""

@@ -6,7 +6,7 @@ Differences from what is right are drawn beside the curves, for a good curve hid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,14 +26,12 @@ from noisewise.report.figures import (
     canvas,
     draw_both,
     panel,
-    plain_tick,
     shortened,
+    tick_label,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["joint_figure", "marginal_figure", "predictive_figure", "rank_figure"]
 
 _FAILED = -1
 _SIGMAS = 2.0
@@ -117,7 +115,13 @@ def _predictive(found: PredictiveCalibration, width: int) -> Figure:
     return figure
 
 
-def _pair(width: int) -> tuple[Figure, Axes, Axes]:
+class _Pair(NamedTuple):
+    figure: Figure
+    whole: Axes
+    difference: Axes
+
+
+def _pair(width: int) -> _Pair:
     """A square panel from 0 to 1, and one for differences: side by side, or one below the other."""
     if width > NARROW:
         figure = canvas(width, 346)
@@ -135,7 +139,7 @@ def _pair(width: int) -> tuple[Figure, Axes, Axes]:
         axes.grid(axis="y", color=COLOURS["rule"], lw=0.6, zorder=0)
     whole.set_ylim(0, 1)
     whole.yaxis.set_major_locator(FixedLocator(np.arange(0, 1.1, 0.25).tolist()))
-    return figure, whole, difference
+    return _Pair(figure, whole, difference)
 
 
 def _draw_band(axes: Axes, x: np.ndarray, base: np.ndarray, half: np.ndarray) -> None:
@@ -152,8 +156,8 @@ def _symmetric(axes: Axes, reach: float) -> None:
 
 def _quiet_ticks(axes: Axes) -> None:
     axes.tick_params(labelcolor=COLOURS["muted"], length=3)
-    axes.xaxis.set_major_formatter(FuncFormatter(plain_tick))
-    axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_label))
+    axes.yaxis.set_major_formatter(FuncFormatter(tick_label))
 
 
 _TITLE, _GAP = 24, 20

@@ -8,13 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, plain_tick
 from noisewise.coverage import Coverage
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, tick_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["MOST_FITS", "Simulated", "interval_figure", "simulated_intervals"]
 
 MOST_FITS = 60
 _LEVEL = 0.95
@@ -63,10 +61,10 @@ def interval_figure(found: Simulated, name: str = "noise-aware") -> str:
     some = found.first(MOST_FITS)
     if not np.isfinite(some.aware).any():
         return ""
-    aware, plain = (int(some.held(interval).sum()) for interval in (some.aware, some.unaware))
+    aware, unaware = (int(some.held(interval).sum()) for interval in (some.aware, some.unaware))
     words = (
         f"Interval plot of {len(some.truth)} simulated fits: {aware} intervals ({name}) hold "
-        f"the truth, and {plain} of plain DPVI."
+        f"the truth, and {unaware} of plain DPVI."
     )
     return draw_both("fits", words, lambda width: _draw(some, name, width))
 
@@ -83,7 +81,7 @@ def _draw(some: Simulated, name: str, width: int) -> Figure:
         figure = canvas(width, 610)
         panels = [panel(figure, 46, 30, 348, 276), panel(figure, 46, 330, 348, 576)]
     low, high = _limits(some)
-    entries = ((name, "aware", some.aware), ("plain DPVI", "plain", some.unaware))
+    entries = ((name, "aware", some.aware), ("plain DPVI", "unaware", some.unaware))
     for axes, (whose, role, interval) in zip(panels, entries, strict=True):
         axes.set_ylim(low, high)
         held = some.held(interval)
@@ -93,7 +91,7 @@ def _draw(some: Simulated, name: str, width: int) -> Figure:
         axes.set_xlim(-1, len(held))
         axes.xaxis.set_major_locator(FixedLocator([]))
         axes.yaxis.set_major_locator(MaxNLocator(6))
-        axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
+        axes.yaxis.set_major_formatter(FuncFormatter(tick_label))
         axes.tick_params(labelcolor=COLOURS["muted"], length=3)
         axes.set_xlabel("simulated fits, by truth")
     if width > NARROW:
@@ -129,12 +127,12 @@ def _limits(some: Simulated) -> tuple[float, float]:
     base = some.truth if some.around_truth else 0 * some.truth
     inner = np.append((some.aware - base).ravel(), some.truth - base)
     low, high = np.nanmin(inner), np.nanmax(inner)
-    plain = (some.unaware - base)[np.isfinite(some.unaware)]
+    unaware = (some.unaware - base)[np.isfinite(some.unaware)]
     reach = high - low
-    if plain.size:
+    if unaware.size:
         low, high = (
-            max(min(low, plain.min()), low - reach),
-            min(max(high, plain.max()), high + reach),
+            max(min(low, unaware.min()), low - reach),
+            min(max(high, unaware.max()), high + reach),
         )
     rim = 0.03 * (high - low) or 1.0
     return low - rim, high + rim

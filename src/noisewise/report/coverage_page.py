@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from noisewise.coverage import Coverage
 from noisewise.posterior import Status
 from noisewise.report import coverage_figures as figures
 from noisewise.report import words, write_page
 from noisewise.report.coverage_intervals import interval_figure, simulated_intervals
 from noisewise.report.numbers import rounded, three_digits
 from noisewise.report.page import fill
-from noisewise.coverage import Coverage
-
-__all__ = ["MOST_PANELS", "write_coverage_page"]
 
 MOST_PANELS = 24
 _SIGMAS = 3.0
@@ -36,6 +34,8 @@ def _context(found: Coverage) -> dict[str, Any]:
     labels = [found.labels[i] for i in panels]
     marginal, ranks = found.marginal[:, panels], found.ranks[:, panels]
     verdict, draws = found.verdict, found.draws.shape[1]
+    some = f"The {len(panels)} of {len(found.labels)} parameters whose coverage is furthest off; "
+    some += "the table has all."
     return {
         "maker": "noisewise coverage: are the error bars true?",
         "title": f"{verdict.words[:1].upper()}{verdict.words[1:]}.",
@@ -53,7 +53,7 @@ def _context(found: Coverage) -> dict[str, Any]:
         },
         "marginal": {"figure": Markup(figures.marginal_figure(marginal, labels))},
         "ranks": Markup(figures.rank_figure(ranks, draws, labels)),
-        "part": _part(len(panels), len(found.labels)),
+        "part": "" if len(panels) == len(found.labels) else some,
         "predictive": _predictive(found),
         "floors": {
             "z_mean": rounded(found.scores.z_mean_floor, 2),
@@ -62,7 +62,9 @@ def _context(found: Coverage) -> dict[str, Any]:
         },
         "rows": _rows(found),
         "went": _went(found),
-        "about": [(_name(key), _value(key, value)) for key, value in found.about.items()],
+        "about": [
+            (key.replace("_", " "), _value(key, value)) for key, value in found.about.items()
+        ],
     }
 
 
@@ -70,12 +72,6 @@ def _worst(table: list[dict[str, Any]]) -> list[int]:
     """The coordinates to draw: where coverage is furthest off, so that no fault stays undrawn."""
     order = sorted(range(len(table)), key=lambda i: -table[i]["coverage_rmse"])
     return sorted(order[:MOST_PANELS])
-
-
-def _part(drawn: int, count: int) -> str:
-    if drawn == count:
-        return ""
-    return f"The {drawn} of {count} parameters whose coverage is furthest off; the table has all."
 
 
 def _lead(found: Coverage) -> str:
@@ -87,7 +83,7 @@ def _lead(found: Coverage) -> str:
     if "epsilon" in about and "delta" in about:
         how = f" under ({about['epsilon']:g}, {words.small(about['delta'])})-differential privacy"
     return (
-        f"{tables} were made up from {source} and its priors, and each was fitted{how}. The "
+        f"{tables} were simulated from {source} and its priors, and each was fitted{how}. The "
         "truths are known, so the error bars can be checked against them. No row was read."
     )
 
@@ -127,10 +123,10 @@ def _fits(found: Coverage) -> dict[str, Any]:
         off = np.abs(np.log(found.scores.z_sd))
     where = int(np.argmax(np.nan_to_num(off, nan=np.inf)))
     seen = simulated_intervals(found, where)
-    aware, plain = (f"{seen.held(each).mean():.0%}" for each in (seen.aware, seen.unaware))
+    aware, unaware = (f"{seen.held(each).mean():.0%}" for each in (seen.aware, seen.unaware))
     only = len(found.labels) == 1
-    # Never call noise-aware what was asked to ignore the noise.
-    name = "as asked for" if found.about.get("posterior") == "naive" else "noise-aware"
+    # Never call noise-aware what was requested to ignore the noise.
+    name = "as requested" if found.about.get("posterior") == "naive" else "noise-aware"
     return {
         "figure": Markup(interval_figure(seen, name)),
         "label": found.labels[where],
@@ -140,7 +136,7 @@ def _fits(found: Coverage) -> dict[str, Any]:
         "words": (
             f"Over all {len(seen.truth):,} fits, {aware} of the 95% intervals of "
             f"{found.labels[where]} hold the truth ({name}). Plain DPVI's, which take the last "
-            f"noisy iterate for the optimum, do so in {plain}."
+            f"noisy iterate for the optimum, do so in {unaware}."
         ),
     }
 
@@ -175,8 +171,8 @@ def _rows(found: Coverage) -> list[dict[str, Any]]:
             ),
             (rounded(ratio, 2), False),
         ]
-        plain = rounded(row["noise_unaware_z_sd"], 2)
-        rows.append({"label": row["parameter"], "cells": cells, "plain": plain})
+        unaware = rounded(row["noise_unaware_z_sd"], 2)
+        rows.append({"label": row["parameter"], "cells": cells, "noise_unaware": unaware})
     return rows
 
 
@@ -203,10 +199,6 @@ def _went(found: Coverage) -> dict[str, Any]:
             for name, count in sorted(counts.items(), key=lambda item: -item[1])
         ],
     }
-
-
-def _name(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def _value(key: str, value: Any) -> str:

@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
 from noisewise.result import Result, network_outputs
 
-__all__ = ["MOST_EFFECTS", "effects_figure"]
-
 MOST_EFFECTS = 12
 _POINTS = 41
 _LEVEL = 0.9
@@ -22,13 +20,10 @@ def effects_figure(result: Result) -> str:
     """Curves with bands, a panel a feature; '' where the result is not a network's."""
     if result.request.network is None or not np.isfinite(result.draws["first"]).all():
         return ""
-    curves = [_curve(result, place) for place in range(min(_features(result), MOST_EFFECTS))]
+    features = len(result.request.encoding) - 1
+    curves = [_curve(result, place) for place in range(min(features, MOST_EFFECTS))]
     words = "Line plots: the network's output along each feature, with a 90% band."
     return draw_both("effects", words, lambda width: _draw(curves, width))
-
-
-def _features(result: Result) -> int:
-    return len(result.request.encoding) - 1
 
 
 def _curve(result: Result, place: int) -> dict[str, Any]:

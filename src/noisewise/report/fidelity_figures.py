@@ -16,13 +16,11 @@ from noisewise.synthetic.marginals import ColumnMarginal, PairMarginal
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_COLUMNS", "pair_figure", "share_figure"]
-
 MOST_COLUMNS = 24
 _LINE, _TITLE, _AXIS, _LEGEND = 22, 26, 34, 34
 _LETTER = 8.5
 _TAILS = (0.025, 0.975)
-_RING: dict[str, Any] = {"mfc": COLOURS["paper"], "mec": COLOURS["plain"], "mew": 1.8}
+_RING: dict[str, Any] = {"mfc": COLOURS["paper"], "mec": COLOURS["unaware"], "mew": 1.8}
 
 
 def share_figure(columns: Sequence[ColumnMarginal]) -> str:
@@ -48,7 +46,8 @@ def pair_figure(pairs: Sequence[PairMarginal], names: Sequence[str]) -> str:
 
 def _shares(columns: list[ColumnMarginal], width: int) -> Figure:
     real = any(column.real is not None for column in columns)
-    places, bottom = _placed([_height(column) for column in columns], width)
+    heights: list[float] = [_TITLE + _LINE * len(column.cells.labels) + _AXIS for column in columns]
+    places, bottom = _placed(heights, width)
     legend = _LEGEND if width > NARROW else 22 * (3 if real else 2) + 12
     figure = canvas(width, legend + bottom)
     span = width / 2 - 14 if width > NARROW else width
@@ -56,10 +55,6 @@ def _shares(columns: list[ColumnMarginal], width: int) -> Figure:
         _draw_column(figure, column, left, legend + top, span)
     _legend(figure, width, legend, real)
     return figure
-
-
-def _height(column: ColumnMarginal) -> float:
-    return _TITLE + _LINE * len(column.cells.labels) + _AXIS
 
 
 def _placed(heights: list[float], width: int) -> tuple[list[tuple[float, float]], float]:

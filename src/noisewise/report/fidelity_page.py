@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from noisewise._validate import Progress
 from noisewise.data import Table
 from noisewise.report import fidelity_figures as figures
 from noisewise.report import words, write_page
@@ -17,8 +18,6 @@ from noisewise.report.page import fill
 from noisewise.synthetic.marginals import ColumnMarginal, Fidelity, PairMarginal, measure
 from noisewise.synthetic.tables import SyntheticTables
 
-__all__ = ["write_fidelity_page"]
-
 _TAILS = (0.025, 0.975)
 
 
@@ -26,7 +25,7 @@ def write_fidelity_page(
     tables: SyntheticTables,
     path: Path,
     unsafe_data: Table | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Write the page about ``tables``, whole or not at all; returns its path.
 
@@ -56,8 +55,8 @@ def _context(tables: SyntheticTables, found: Fidelity, unsafe: bool) -> dict[str
             "privacy, and cost nothing more."
         ),
         "reasons": reasons,
-        "plain": origin.plain,
-        "doubts": origin.doubts,
+        "noise_unaware": origin.noise_unaware,
+        "caveats": origin.caveats,
         "unsafe": unsafe,
         "facts": [
             ("tables", f"{len(tables):,}"),
@@ -113,7 +112,7 @@ def _lines(column: ColumnMarginal) -> list[dict[str, Any]]:
     lines = []
     for i, label in enumerate(column.cells.labels):
         real = None if column.real is None else column.real[i]
-        cells = _cells(column.tables[:, i], column.released[:, i], real, _share)
+        cells = _cells(column.tables[:, i], column.released[:, i], real, "{:.1%}".format)
         lines.append({"column": column.cells.name, "what": label, "cells": cells})
     if column.moments is not None:
         ours, theirs, exact = column.moments
@@ -132,10 +131,6 @@ def _cells(
         low, high = np.quantile(values, _TAILS)
         cells += [shown(float(values.mean())), f"{shown(float(low))} to {shown(float(high))}"]
     return cells if real is None else [*cells, shown(float(real))]
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f}%"
 
 
 def _pairs(found: Fidelity, unsafe: bool) -> dict[str, Any]:

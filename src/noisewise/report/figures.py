@@ -25,28 +25,13 @@ from noisewise.report.intervals import Interval, Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "COLOURS",
-    "MOST_LINES",
-    "MOST_ROWS",
-    "NARROW",
-    "canvas",
-    "curvature_figure",
-    "draw_both",
-    "forest_figure",
-    "panel",
-    "plain_tick",
-    "shortened",
-    "trace_figure",
-]
-
 MOST_ROWS = 40
 MOST_LINES = 12
 
 WIDE, NARROW = 900, 356
 _HUES = 6
 _FONT_SIZE = 12.5
-_ROLES = ("ink", "muted", "rule", "paper", "shade", "aware", "plain", "faint")
+_ROLES = ("ink", "muted", "rule", "paper", "shade", "aware", "unaware", "faint")
 COLOURS = {
     role: f"#0000{i + 1:02x}"
     for i, role in enumerate((*_ROLES, *(f"line{hue + 1}" for hue in range(_HUES))))
@@ -202,7 +187,8 @@ def _forest(rows: list[Row], names: tuple[str, str], width: int) -> Figure:
     top = float(legend)
     for group, height, title in zip(groups, heights, titles, strict=True):
         if title:
-            _write(figure, 0, top + 15, shortened(group[0].latent, width - 20), weight="bold")
+            y = 1 - (top + 15) / (72 * figure.get_figheight())
+            figure.text(0, y, shortened(group[0].latent, width - 20), va="baseline", weight="bold")
             top += _TITLE
         axes = panel(figure, left, top, width - 12, top + len(group) * _LINE)
         _draw_group(axes, group, [labels[id(row)] for row in group], width)
@@ -218,7 +204,7 @@ def _draw_group(axes: Axes, group: list[Row], labels: list[str], width: int) -> 
             axes.axhspan(place - 0.5, place + 0.5, color=COLOURS["shade"], lw=0, zorder=0)
         _draw_interval(axes, place - 0.15, row.aware, "aware", mark)
         if row.unaware is not None and row.unaware.finite:
-            _draw_interval(axes, place + 0.21, row.unaware, "plain", mark)
+            _draw_interval(axes, place + 0.21, row.unaware, "unaware", mark)
     low, high = axes.get_xlim()
     if low <= 0 <= high:
         axes.axvline(0, color=COLOURS["muted"], lw=1, zorder=1)
@@ -227,7 +213,7 @@ def _draw_group(axes: Axes, group: list[Row], labels: list[str], width: int) -> 
     axes.tick_params(axis="y", length=0, pad=8)
     axes.tick_params(axis="x", length=4, pad=4)
     axes.xaxis.set_major_locator(MaxNLocator(6 if width > NARROW else 4))
-    axes.xaxis.set_major_formatter(FuncFormatter(plain_tick))
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_label))
     axes.spines["left"].set_visible(False)
 
 
@@ -260,24 +246,20 @@ def _forest_legend(
     second = (start + 205, 10) if one_line else (0, 28)
     entries = [("aware", names[0], (start, 10))]
     if compared:
-        entries.append(("plain", f"{names[1]} (ignores the noise)", second))
+        entries.append(("unaware", f"{names[1]} (ignores the noise)", second))
     axes = panel(figure, 0, 0, width, 40)
     axes.set_axis_off()
     axes.set_xlim(0, width)
     axes.set_ylim(40, 0)
     for role, words, (x, y) in entries:
-        _draw_interval(
-            axes, y, Interval(x + 18, 0, x, x + 36, x + 9, x + 27), role, 1.0 if one_line else 0.6
+        shown = Interval(
+            mean=x + 18, sd=0, lower=x, upper=x + 36, lower_half=x + 9, upper_half=x + 27
         )
+        _draw_interval(axes, y, shown, role, 1.0 if one_line else 0.6)
         axes.text(x + 44, y, words, va="center_baseline", color=COLOURS["ink"])
 
 
-def _write(figure: Figure, x: float, y: float, words: str, **style: Any) -> None:
-    width, height = figure.get_size_inches() * 72
-    figure.text(x / width, 1 - y / height, words, va="baseline", **style)
-
-
-def plain_tick(value: float, _: int) -> str:
+def tick_label(value: float, _: int) -> str:
     """Tick labels without offsets or mathematics."""
     text = f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
     return text.replace("-", "−")
@@ -312,7 +294,7 @@ def _trace(means: np.ndarray, ends: np.ndarray, burn_in: int, width: int) -> Fig
     axes.xaxis.set_major_locator(MaxNLocator(6 if wide else 4, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_locator(MaxNLocator(6))
-    axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
+    axes.yaxis.set_major_formatter(FuncFormatter(tick_label))
     axes.tick_params(labelcolor=COLOURS["muted"])
     axes.grid(axis="y", color=COLOURS["rule"], lw=0.6, zorder=0)
     axes.set_xlabel("step")
@@ -365,7 +347,7 @@ def _curvature(values: np.ndarray, relative: bool, eigen: bool, width: int) -> F
         _log_axis(axes, shown)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(FuncFormatter(plain_tick))
+        axes.yaxis.set_major_formatter(FuncFormatter(tick_label))
     axes.set_xlim(0.4, len(shown) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(min(10, len(shown)), integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))

@@ -9,8 +9,6 @@ import numpy as np
 
 from noisewise.result import Result
 
-__all__ = ["Interval", "Row", "decimals", "interval_rows", "number", "per_unit_rows"]
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -40,7 +38,7 @@ class Row:
 
     @property
     def width_ratio(self) -> float:
-        """Width of the plain 95% interval over the noise-aware one's; NaN where there is none."""
+        """Width of the noise-unaware 95% interval over the noise-aware one's; NaN without one."""
         if self.unaware is None or not self.aware.upper > self.aware.lower:
             return math.nan
         return (self.unaware.upper - self.unaware.lower) / (self.aware.upper - self.aware.lower)
@@ -52,8 +50,8 @@ def interval_rows(result: Result) -> list[Row]:
     for latent, draws in result.reported(result.draws).items():
         aware = _intervals(result, latent, draws)
         without = result.noise_unaware.get(latent)
-        plain = {} if without is None else _intervals(result, latent, without)
-        rows += [Row(latent, label, found, plain.get(label)) for label, found in aware.items()]
+        unaware = {} if without is None else _intervals(result, latent, without)
+        rows += [Row(latent, label, found, unaware.get(label)) for label, found in aware.items()]
     return rows
 
 
@@ -97,15 +95,3 @@ def decimals(interval: Interval) -> int | None:
         return None
     digits = 2 - math.floor(math.log10(interval.sd))
     return max(digits, 0) if digits <= 8 and abs(interval.mean) < 1e9 else None
-
-
-def number(value: float, digits: int | None) -> str:
-    """A number for people, with a true minus sign.
-
-    >>> number(-0.12345, 2), number(20180, 0), number(float("nan"), 2)
-    ('−0.12', '20,180', 'n/a')
-    """
-    if not math.isfinite(value):
-        return "n/a"
-    text = f"{value:.4g}" if digits is None else f"{value:,.{digits}f}"
-    return text.replace("-", "−")

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-__all__ = ["percent", "percent_range", "rounded", "three_digits"]
-
 
 def three_digits(value: float) -> str:
     """Three digits that count, trailing zeros kept, so that columns line up.
@@ -20,15 +18,16 @@ def three_digits(value: float) -> str:
     return f"{value:#.3g}".rstrip(".").replace("-", "−")
 
 
-def rounded(value: float, digits: int) -> str:
-    """Digits after the point, without a minus sign on zero.
+def rounded(value: float, digits: int | None) -> str:
+    """Digits after the point, without a minus sign on zero; None is four that count.
 
-    >>> rounded(-0.001, 2), rounded(-0.01, 2), rounded(math.inf, 2)
-    ('0.00', '−0.01', 'n/a')
+    >>> rounded(-0.001, 2), rounded(-0.01, 2), rounded(math.inf, 2), rounded(20180, 0)
+    ('0.00', '−0.01', 'n/a', '20,180')
     """
     if not math.isfinite(value):
         return "n/a"
-    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+    text = f"{value:.4g}" if digits is None else f"{round(value, digits) + 0.0:,.{digits}f}"
+    return text.replace("-", "−")
 
 
 def percent(share: float) -> str:

@@ -15,10 +15,9 @@ from noisewise.mechanism import Certificate
 from noisewise.mechanism.accounting import discretisation
 from noisewise.posterior import Status
 from noisewise.report import effects, figures, words
-from noisewise.report.intervals import Row, decimals, interval_rows, number, per_unit_rows
+from noisewise.report.intervals import Row, decimals, interval_rows, per_unit_rows
+from noisewise.report.numbers import rounded
 from noisewise.result import Request, Result
-
-__all__ = ["fill", "render", "stand_alone_check"]
 
 
 def render(result: Result) -> str:
@@ -173,9 +172,9 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
         name = "averaged posterior"
     ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
     return {
-        "figure": Markup(figures.forest_figure(rows, name, f"plain {words.plain_name(result)}")),
+        "figure": Markup(figures.forest_figure(rows, name, f"plain {words.unaware_name(result)}")),
         "naive": words.naive(result),
-        "plain_name": words.plain_name(result),
+        "unaware_name": words.unaware_name(result),
         "expectation": words.expectation(result),
         "effects": Markup(effects.effects_figure(result)),
         "most_effects": effects.MOST_EFFECTS,
@@ -192,21 +191,21 @@ def _line(row: Row) -> dict[str, str]:
     digits = decimals(row.aware)
     line = {
         "label": row.label,
-        "mean": number(row.aware.mean, digits),
-        "sd": number(row.aware.sd, digits),
+        "mean": rounded(row.aware.mean, digits),
+        "sd": rounded(row.aware.sd, digits),
         "interval": _span(row.aware.lower, row.aware.upper, digits),
-        "plain": "n/a",
-        "ratio": number(row.width_ratio, 2),
+        "noise_unaware": "n/a",
+        "ratio": rounded(row.width_ratio, 2),
     }
     if row.unaware is not None:
-        line["plain"] = _span(row.unaware.lower, row.unaware.upper, digits)
+        line["noise_unaware"] = _span(row.unaware.lower, row.unaware.upper, digits)
     return line
 
 
 def _span(lower: float, upper: float, digits: int | None) -> str:
     if not (math.isfinite(lower) and math.isfinite(upper)):
         return "n/a"
-    return f"{number(lower, digits)} to {number(upper, digits)}"
+    return f"{rounded(lower, digits)} to {rounded(upper, digits)}"
 
 
 def _spent(certificate: Certificate) -> dict[str, Any]:

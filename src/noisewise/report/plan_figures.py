@@ -8,23 +8,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, plain_tick
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, tick_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["utility_figure"]
 
 _DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
 _MARKS = ("s", "^", "v", "D")
 
 
 def utility_figure(
-    epsilons: tuple[float, ...],
-    sizes: tuple[int, ...],
-    kept: np.ndarray,
-    epsilon: float,
-    rows: int,
+    epsilons: tuple[float, ...], sizes: tuple[int, ...], kept: np.ndarray, epsilon: float, rows: int
 ) -> str:
     """Share of the prior sd that is left (epsilons x sizes x coordinates); '' without a table.
 
@@ -130,7 +124,7 @@ def _scales(axes: Axes, epsilons: tuple[float, ...], kept: np.ndarray) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(FixedLocator([]))
         axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(FuncFormatter(plain_tick))
+        axis.set_major_formatter(FuncFormatter(tick_label))
     axes.tick_params(labelcolor=COLOURS["muted"], length=3)
     axes.grid(axis="y", color=COLOURS["rule"], lw=0.6, zorder=0)
     axes.axhline(1, color=COLOURS["ink"], lw=1, zorder=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -16,10 +16,35 @@ from noisewise.report.numbers import percent, percent_range, rounded, three_digi
 from noisewise.report.page import fill
 from noisewise.report.plan_figures import utility_figure
 
-__all__ = ["write_plan_page"]
-
 _SEVERAL = "Lines: the median parameter. Band: the range over parameters with the planned rows."
 _LEVEL = "Where a line is level, a larger epsilon buys little: only rows do."
+
+
+_MEANINGS = {
+    "clip norm": "The most that one record's gradient may weigh; longer ones are shortened to it.",
+    "clip norms": "The most that one record's site may weigh, by its mean, precision and residual.",
+    "steps": "So many noisy {released} are released.",
+    "sampling rate": "Each record's chance to be in a step's batch: {batch} a step.",
+    "learning rate": "Of the optimiser, {optimiser}.",
+    "step factor": "The paper's factor on the step size.",
+    "contraction rate": "The share of the distance to the optimum that a step removes, as "
+    "simulated: the run is {constants} time constants long.",
+    "initial step multiplier": "The first steps are larger by this factor, which falls to 1 by the "
+    "end of burn-in.",
+    "burn-in": "At least this share of the run is dropped, more while gradients are not linear.",
+    "recalibration shift": "Simulated fits were off by this many reported sds on average; it is "
+    "taken off.",
+    "recalibration stretch": "Simulated errors were this many reported sds wide; error bars are "
+    "multiplied by it.",
+}
+
+
+class _Shown(NamedTuple):
+    """A setting as the page has it."""
+
+    name: str
+    value: str
+    meaning: str
 
 
 def write_plan_page(plan: Plan, path: Path) -> Path:
@@ -63,7 +88,7 @@ def _context(plan: Plan) -> dict[str, Any]:
             ("schema's fingerprint", plan.schema),
             ("source", plan.source),
         ],
-        "settings": _SETTINGS[plan.method](plan),
+        "settings": _settings(plan),
     }
 
 
@@ -149,98 +174,51 @@ def _cell(kept: np.ndarray) -> str:
     return f"{middle} ({span})" if span else middle
 
 
-def _sep_settings(plan: Plan) -> list[tuple[str, str, str]]:
-    """The same for DP-SEP."""
-    settings = plan.settings
-    assert isinstance(settings, SepSettings)
-    batch = f"about {settings.sampling_rate * plan.rows:,.0f} rows"
-    return [
-        ("steps", f"{settings.steps:,}", "So many noisy sums of sites are released."),
-        (
-            "sampling rate",
-            f"{settings.sampling_rate:g}",
-            f"Each record's chance to be in a step's batch: {batch} a step.",
-        ),
-        (
-            "clip norms",
-            ", ".join(three_digits(bound) for bound in settings.bounds),
-            "The most that one record's site may weigh, by its mean, precision and residual.",
-        ),
-    ]
-
-
-def _settings(plan: Plan) -> list[tuple[str, str, str]]:
+def _settings(plan: Plan) -> list[_Shown]:
     """Name, value and a sentence each, of what people ask about."""
-    settings, rows = plan.settings, plan.rows
-    assert isinstance(settings, Settings)
-    batch = f"about {settings.sampling_rate * rows:,.0f} rows"
-    found = [
-        (
-            "clip norm",
-            three_digits(settings.clip_norm),
-            "The most that one record's gradient may weigh; longer ones are shortened to it.",
-        ),
-        ("steps", f"{settings.steps:,}", "So many noisy gradients are released."),
-        (
-            "sampling rate",
-            f"{settings.sampling_rate:g}",
-            f"Each record's chance to be in a step's batch: {batch} a step.",
-        ),
-        _step(settings),
-        (
-            "initial step multiplier",
-            three_digits(settings.initial_step_multiplier),
-            "The first steps are larger by this factor, which falls to 1 by the end of burn-in.",
-        ),
-        (
-            "burn-in",
-            f"{settings.burn_in:.0%}",
-            "At least this share of the run is dropped, more while gradients are not linear.",
-        ),
+    settings = plan.settings
+    dpvi = isinstance(settings, Settings)
+    values = _dpvi_values(settings) if isinstance(settings, Settings) else _sep_values(settings)
+    numbers = {
+        "batch": f"about {settings.sampling_rate * plan.rows:,.0f} rows",
+        "released": "gradients" if dpvi else "sums of sites",
+        "constants": f"{(getattr(settings, 'contraction_rate', None) or 0) * settings.steps:,.0f}",
+        "optimiser": getattr(settings, "optimiser", ""),
+    }
+    return [
+        _Shown(name, value, _MEANINGS[name].format(**numbers)) for name, value in values.items()
     ]
-    if settings.shift is not None and settings.stretch is not None:
-        found += [
-            (
-                "recalibration shift",
-                _span(settings.shift),
-                "Simulated fits were off by this many reported sds on average; it is taken off.",
-            ),
-            (
-                "recalibration stretch",
-                _span(settings.stretch),
-                "Simulated errors were this many reported sds wide; error bars are multiplied "
-                "by it.",
-            ),
-        ]
-    return found
 
 
-def _step(settings: Settings) -> tuple[str, str, str]:
+def _sep_values(settings: SepSettings) -> dict[str, str]:
+    return {
+        "steps": f"{settings.steps:,}",
+        "sampling rate": f"{settings.sampling_rate:g}",
+        "clip norms": ", ".join(three_digits(bound) for bound in settings.bounds),
+    }
+
+
+def _dpvi_values(settings: Settings) -> dict[str, str]:
+    values = {
+        "clip norm": three_digits(settings.clip_norm),
+        "steps": f"{settings.steps:,}",
+        "sampling rate": f"{settings.sampling_rate:g}",
+    }
     if settings.learning_rate is not None:
-        return (
-            "learning rate",
-            three_digits(settings.learning_rate),
-            f"Of the optimiser, {settings.optimiser}.",
-        )
-    if settings.contraction_rate is None:
-        return (
-            "step factor",
-            _span(np.atleast_1d(np.asarray(settings.step_factor, float))),
-            "The paper's factor on the step size.",
-        )
-    constants = settings.contraction_rate * settings.steps
-    return (
-        "contraction rate",
-        three_digits(settings.contraction_rate),
-        "The share of the distance to the optimum that a step removes, as simulated: the run is "
-        f"{constants:,.0f} time constants long.",
-    )
+        values["learning rate"] = three_digits(settings.learning_rate)
+    elif settings.contraction_rate is not None:
+        values["contraction rate"] = three_digits(settings.contraction_rate)
+    else:
+        values["step factor"] = _span(np.atleast_1d(np.asarray(settings.step_factor, float)))
+    values["initial step multiplier"] = three_digits(settings.initial_step_multiplier)
+    values["burn-in"] = f"{settings.burn_in:.0%}"
+    if settings.shift is not None and settings.stretch is not None:
+        values["recalibration shift"] = _span(settings.shift)
+        values["recalibration stretch"] = _span(settings.stretch)
+    return values
 
 
 def _span(values: np.ndarray) -> str:
     """One value, or the range of several."""
     low, high = three_digits(float(values.min())), three_digits(float(values.max()))
     return low if low == high else f"{low} to {high}"
-
-
-_SETTINGS = {"dpvi": _settings, "dp-sep": _sep_settings}

@@ -10,26 +10,6 @@ from noisewise.mechanism import Budget, Certificate
 from noisewise.posterior import Status
 from noisewise.result import Result
 
-__all__ = [
-    "POSTERIORS",
-    "SETTING_MEANINGS",
-    "adjacency_sentence",
-    "averaged",
-    "burn_in_sentence",
-    "convergence_sentence",
-    "curvature_sentence",
-    "delta_sentence",
-    "epsilon_sentence",
-    "expectation",
-    "headline",
-    "lead",
-    "naive",
-    "plain_name",
-    "small",
-    "spent_sentence",
-    "tails_sentence",
-]
-
 _FAMILIES = {
     "logistic": "Logistic regression",
     "probit": "Probit regression",
@@ -48,7 +28,7 @@ def headline(result: Result) -> str:
 
 
 def naive(result: Result) -> bool:
-    """Whether plain DPVI was asked for, so that nothing here is noise-aware."""
+    """Whether plain DPVI was requested, so that nothing here is noise-aware."""
     return result.request.posterior == "naive"
 
 
@@ -200,7 +180,7 @@ def expectation(result: Result) -> bool:
     return result.request.posterior == "dp-sep"
 
 
-def plain_name(result: Result) -> str:
+def unaware_name(result: Result) -> str:
     """What ignores the noise."""
     return "DP-SEP" if expectation(result) else "DPVI"
 
@@ -265,7 +245,7 @@ POSTERIORS = {
     "nuts": "noise-aware, by Hamiltonian Monte Carlo (NUTS)",
     "averaged": "DPVIm's: converged iterates averaged, their variance added",
     "laplace": "noise-aware, by Laplace's approximation",
-    "naive": "plain DPVI, as asked for: it ignores the privacy noise",
+    "naive": "plain DPVI, as requested: it ignores the privacy noise",
     "dp-sep": "noise-aware, by DP-SEP: the known noise of its mean added to its covariance",
 }
 
@@ -276,10 +256,10 @@ SETTING_MEANINGS = {
     "rule": "which gradients are released",
     "guide_draws": "Monte Carlo draws per gradient",
     "burn_in": "least share of the run that is dropped",
-    "rate": "share of the distance to the optimum that a step removes, as simulated",
+    "contraction_rate": "share of the distance to the optimum that a step removes, as simulated",
     "initial_step_multiplier": "factor on the first steps' size",
-    "step_factor": "the paper's step size, instead of rate",
-    "learning_rate": "the optimiser's, instead of rate",
+    "step_factor": "the paper's step size, instead of the contraction rate",
+    "learning_rate": "the optimiser's, instead of the contraction rate",
     "optimiser": "what moves the parameters, where there is a learning rate",
     "precondition": "factor on the scales' gradients before the clip",
     "guide": "independent coordinates, or a full covariance matrix",
@@ -304,6 +284,6 @@ SETTING_MEANINGS = {
     "last_rate": "what they fall to",
     "averaged": "share of the last steps whose means are averaged",
     "floor": "least eigenvalue of the precision, in sds of its noise",
-    "wander": "most that noise alone may move a parameter, in prior sds",
+    "max_dispersion": "most that noise alone may disperse a parameter's iterates, in prior sds",
     "start": "initial means; none is the frame's origin",
 }

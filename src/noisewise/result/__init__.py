@@ -3,13 +3,6 @@
 from noisewise.result.prediction import network_outputs
 from noisewise.result.request import NetworkScaling, Request
 from noisewise.result.result import Result
-from noisewise.result.storage import ResultFileError, check_free
+from noisewise.result.storage import check_free
 
-__all__ = [
-    "NetworkScaling",
-    "Request",
-    "Result",
-    "ResultFileError",
-    "check_free",
-    "network_outputs",
-]
+__all__ = ["NetworkScaling", "Request", "Result", "check_free", "network_outputs"]

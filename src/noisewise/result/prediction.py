@@ -9,8 +9,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError
 from noisewise.result.result import Result
 
-__all__ = ["network_outputs"]
-
 _CHUNK_FLOATS = 2**24
 """Draws x rows x hidden units that are held at a time: 64 MiB."""
 

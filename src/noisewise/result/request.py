@@ -1,4 +1,4 @@
-"""What was asked of a fit, as typed data: all of it public."""
+"""What was requested of a fit, as typed data: all of it public."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from noisewise.data import Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 
-__all__ = ["NetworkScaling", "Request"]
-
-_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {
-    "dpvi": Settings,
-    "dp-sep": SepSettings,
-}
+_SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "dp-sep": SepSettings}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

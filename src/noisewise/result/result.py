@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["Result"]
-
 _CHAINS = 4
 
 
@@ -50,6 +48,8 @@ class Result:
     """Blocks dropped before the posterior was computed."""
     coordinates: dict[str, list[str]] = field(default_factory=dict)
     """Names along a latent's last axis, such as feature names."""
+    notes: tuple[str, ...] = ()
+    """What was found that contradicts what was declared, a sentence each."""
     nuisance: tuple[str, ...] = ()
     """Latents that say nothing one by one, such as a network's weights: summaries leave them out,
     `draws` and `posterior` have them."""
@@ -108,6 +108,7 @@ class Result:
                 burn_in=int(plain["burn_in"]),
                 coordinates=dict(plain["coordinates"]),
                 nuisance=tuple(plain["nuisance"]),
+                notes=tuple(plain["notes"]),
                 **found.arrays,
             )
 
@@ -120,6 +121,7 @@ class Result:
                 "burn_in": self.burn_in,
                 "coordinates": self.coordinates,
                 "nuisance": list(self.nuisance),
+                "notes": list(self.notes),
             },
             arrays={group: getattr(self, group) for group in storage.GROUPS},
         )

@@ -15,8 +15,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 
-__all__ = ["GROUPS", "ResultFileError", "Stored", "check_free", "reading", "save"]
-
 _FORMAT = "noisewise-result"
 _VERSION = 2
 _JSON, _ARRAYS = "result.json", "arrays.npz"

@@ -22,11 +22,7 @@ STUDIES: dict[str, Study] = {
 
 
 def run_study(
-    name: str,
-    *,
-    epsilons: Sequence[float] = (),
-    methods: Sequence[str] = (),
-    **options: Any,
+    name: str, *, epsilons: Sequence[float] = (), methods: Sequence[str] = (), **options: Any
 ) -> StudyResult:
     """Run a study of a paper: its table or figure with its rivals, and noisewise's own defaults.
 
@@ -34,7 +30,7 @@ def run_study(
         name: a key of `STUDIES`.
         epsilons: budgets instead of the paper's.
         methods: methods (or gradient rules, where those are compared) instead of the study's.
-        options: what else `run` can be told.
+        options: what else `run` takes.
     """
     one_of("study", name, tuple(STUDIES))
     return run(STUDIES[name].at(tuple(epsilons)).with_methods(tuple(methods)), **options)

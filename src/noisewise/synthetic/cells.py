@@ -9,8 +9,6 @@ import numpy as np
 
 from noisewise.data import Column, Schema
 
-__all__ = ["Cells", "cut"]
-
 _MOST_CELLS = 12
 _BINS = 10
 _COARSE = 5
@@ -52,16 +50,14 @@ class Cells:
 
     def place_coarsely(self, values: np.ndarray) -> np.ndarray:
         """The cell of each value where fewer are wanted."""
-        return self.place(values) if self.coarse is None else _bin(self.coarse, values)
+        if self.coarse is None:
+            return self.place(values)
+        return np.searchsorted(self.coarse, values, side="right")
 
     @property
     def coarse_count(self) -> int:
         """How many cells `place_coarsely` knows."""
         return len(self.labels) if self.coarse is None else len(self.coarse) + 1
-
-
-def _bin(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.searchsorted(edges, values, side="right")
 
 
 def cut(schema: Schema, pilot: dict[str, np.ndarray]) -> list[Cells]:

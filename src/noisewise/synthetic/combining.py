@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive
+from noisewise._validate import NoisewiseError, Progress, fraction, integer_at_least, positive
 from noisewise.synthetic.estimates import Estimates, in_order, read_estimates
 from noisewise.synthetic.tables import SyntheticTables
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = ["Combined", "combine", "pool"]
 
 _LEAST_DF = 1.0
 
@@ -59,20 +57,25 @@ def combine(
     bootstrap: int = 20,
     share: float | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Combined:
     """Run an analysis on every synthetic table and pool what it finds.
 
-    ``analysis`` takes a table and returns an estimate with its variance: a pair (estimate,
-    variance), a dict of such pairs, a pair of Series (or of a Series and a covariance matrix), or a
-    fitted statsmodels result. What comes without variances (a number, a dict or Series of numbers,
-    a fitted scikit-learn estimator) gets them from ``bootstrap`` resamples of each table's rows,
-    drawn by ``seed``: over 100 tables, 20 each know the mean variance to three percent.
-
-    ``tables`` is what `synthesize` returned, or any frames of your own; or a list of estimates
-    already computed, with ``analysis`` the list of their variances. ``share`` is the tables' rows
-    over the fit's, which matters only where the variance would come out negative; it is known for
-    what `synthesize` returned, and otherwise taken for 1.
+    Args:
+        tables: What `synthesize` returned, or any frames of your own; or a list of estimates
+            already computed.
+        analysis: From a table to an estimate with its variance: a pair (estimate, variance), a dict
+            of such pairs, a pair of Series (or of a Series and a covariance matrix), or a fitted
+            statsmodels result. What comes without variances (a number, a dict or Series of numbers,
+            a fitted scikit-learn estimator) gets them from resamples. Where ``tables`` are
+            estimates, the list of their variances.
+        level: Of the intervals.
+        bootstrap: Resamples of each table's rows; over 100 tables, 20 each know the mean variance
+            to three percent.
+        share: The tables' rows over the fit's, which matters only where the variance would come out
+            negative; known for what `synthesize` returned, and otherwise taken for 1.
+        seed: Of the resamples.
+        progress: Called with tables done and their number.
 
     >>> combine([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.1, 0.1]).table["estimate"].item()
     2.5
@@ -105,7 +108,7 @@ def _analysed(
     analysis: Callable[[Any], Any],
     bootstrap: int,
     rng: np.random.Generator,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> list[Estimates]:
     found: list[Estimates] = []
     for place, table in enumerate(tables):
@@ -200,7 +203,16 @@ def pool(
     df = np.where(adjusted, m - 1, np.maximum((m - 1) * kept**2, _LEAST_DF))
     sd = np.sqrt(total)
     half = stats.t.ppf((1 + level) / 2, df) * sd
-    return Pool(estimate, sd, estimate - half, estimate + half, df, between, within, adjusted)
+    return Pool(
+        estimate=estimate,
+        sd=sd,
+        lower=estimate - half,
+        upper=estimate + half,
+        df=df,
+        between=between,
+        within=within,
+        adjusted=adjusted,
+    )
 
 
 def _combined(names: tuple[str, ...], found: Pool, level: float, copies: int) -> Combined:

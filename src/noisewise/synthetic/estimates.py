@@ -9,8 +9,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
 
-__all__ = ["Estimates", "in_order", "read_estimates"]
-
 
 class Estimates(NamedTuple):
     """Named numbers, with their sampling variances where the analysis gives them."""

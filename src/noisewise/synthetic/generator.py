@@ -1,4 +1,4 @@
-"""One posterior draw in, one made-up table out, inside everything that the schema declares."""
+"""One posterior draw in, one simulated table out, inside everything that the schema declares."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from jax import Array
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Rows, Schema
 from noisewise.models import RowView, Target
-
-__all__ = ["Drawn", "Generator", "covariates_of"]
 
 _GROUP_VALUES, _WIDEST_GROUP = 2**20, 32
 
@@ -94,10 +92,10 @@ class Generator:
         """
         seeds = [np.random.SeedSequence([seed, number]) for number in numbers]
         words = np.stack([each.generate_state(2) for each in seeds])
-        arrays = [self._made_up(np.random.default_rng(each), rows) for each in seeds]
+        arrays = [self._simulated(np.random.default_rng(each), rows) for each in seeds]
         tables = [self.view.encode(each) for each in arrays]
-        made_up = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
-        found = jax.device_get(_simulate(self.target, words, thetas, made_up))
+        simulated = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
+        found = jax.device_get(_simulate(self.target, words, thetas, simulated))
         return [
             self._settled(columns, {name: values[place] for name, values in found.items()})
             for place, columns in enumerate(arrays)
@@ -110,7 +108,7 @@ class Generator:
             columns[name], moved[name] = _settled(self.schema[name], drawn[argument])
         return Drawn({column.name: columns[column.name] for column in self.schema}, moved)
 
-    def _made_up(self, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
+    def _simulated(self, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
         """Covariates from the public sample; in place of generated columns, values of their type
         that the model does not look at."""
         arrays = {column.name: column.simulate(rng, rows) for column in self.schema}

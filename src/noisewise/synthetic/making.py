@@ -20,8 +20,6 @@ from noisewise.synthetic.generator import Generator, covariates_of
 from noisewise.synthetic.origin import Origin
 from noisewise.synthetic.tables import SyntheticTables
 
-__all__ = ["synthesize"]
-
 
 def synthesize(
     result: Result,

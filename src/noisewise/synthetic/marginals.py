@@ -7,19 +7,17 @@ the two agree but for chance, and the spread over the posterior's is what the re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, Progress
 from noisewise.data import Table
 from noisewise.synthetic.cells import Cells, cut
 from noisewise.synthetic.generator import Drawn
 from noisewise.synthetic.tables import SyntheticTables
-
-__all__ = ["ColumnMarginal", "Fidelity", "PairMarginal", "cramers_v", "measure"]
 
 _RELEASED, _LARGE = 200, 20_000
 _PILOT = 5
@@ -71,13 +69,11 @@ class _Counts(NamedTuple):
 
 
 def measure(
-    tables: SyntheticTables,
-    unsafe_data: Table | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    tables: SyntheticTables, unsafe_data: Table | None = None, progress: Progress | None = None
 ) -> Fidelity:
     """Look at every table once; with ``unsafe_data``, also at the real one."""
     rows = None if unsafe_data is None else _real_columns(tables, unsafe_data)
-    pilot = [drawn.columns for drawn in tables.elsewhere(_PILOT, _LARGE)]
+    pilot = [drawn.columns for drawn in tables.further_draws(_PILOT, _LARGE)]
     pooled = {name: np.concatenate([each[name] for each in pilot]) for name in pilot[0]}
     cells = cut(tables.schema, pooled)
     total, done = len(tables) + _RELEASED, 0
@@ -95,7 +91,7 @@ def measure(
         return found
 
     ours = look(tables.drawn(place) for place in range(len(tables)))
-    theirs = look(tables.elsewhere(_RELEASED, _LARGE))
+    theirs = look(tables.further_draws(_RELEASED, _LARGE))
     real = None if rows is None else _look(cells, rows)
     return Fidelity(
         _columns(cells, ours, theirs, real, moved),
@@ -175,12 +171,12 @@ def _columns(
         outside = [shares[each.column] for shares in moved if each.column in shares]
         found.append(
             ColumnMarginal(
-                each,
-                np.stack([counts.shares[i] for counts in ours]),
-                np.stack([counts.shares[i] for counts in theirs]),
-                None if real is None else real.shares[i],
-                moments,
-                float(np.mean(outside)) if outside else None,
+                cells=each,
+                tables=np.stack([counts.shares[i] for counts in ours]),
+                released=np.stack([counts.shares[i] for counts in theirs]),
+                real=None if real is None else real.shares[i],
+                moments=moments,
+                moved=float(np.mean(outside)) if outside else None,
             )
         )
     return found
@@ -194,11 +190,11 @@ def _pairs(
     names = itertools.combinations([each.name for each in cells[:_MOST_PAIRED]], 2)
     return [
         PairMarginal(
-            first,
-            second,
-            tables[:, k],
-            released[:, k],
-            None if real is None else float(real.association[k]),
+            first=first,
+            second=second,
+            tables=tables[:, k],
+            released=released[:, k],
+            real=None if real is None else float(real.association[k]),
         )
         for k, (first, second) in enumerate(names)
     ]

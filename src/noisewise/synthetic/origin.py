@@ -11,8 +11,6 @@ from noisewise._validate import NoisewiseError
 from noisewise.mechanism import Certificate
 from noisewise.posterior import Status
 
-__all__ = ["Origin", "Saved", "read_origin", "write_origin"]
-
 _FILE, _FORMAT, _VERSION = "tables.json", "noisewise-tables", 1
 _POSTERIORS = {
     "averaged": (
@@ -32,14 +30,14 @@ class Origin:
     rows: int
     """The fit's public number of rows."""
     posterior: str
-    """How the posterior was inferred, as the fit was asked; naive is plain DPVI's."""
+    """How the posterior was inferred, as the request says; naive is plain DPVI's."""
     sample: str | None = None
     """What public rows the covariates are from, in the certificate's words."""
     status: Status = Status.OK
     """How the fit went."""
 
     @property
-    def plain(self) -> bool:
+    def noise_unaware(self) -> bool:
         """Whether the posterior ignores the privacy noise."""
         return self.posterior == "naive"
 
@@ -52,12 +50,12 @@ class Origin:
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the tables must know first."""
         lines = tuple(f"NOT PRIVATE: {reason}" for reason in self.privacy.not_private_because)
-        if self.plain:
+        if self.noise_unaware:
             lines += ("The posterior behind these tables ignores the privacy noise.",)
-        return lines + self.doubts
+        return lines + self.caveats
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def caveats(self) -> tuple[str, ...]:
         """Why error bars from these tables may not hold."""
         lines: tuple[str, ...] = ()
         if self.posterior == "averaged":

@@ -1,12 +1,12 @@
-"""Synthetic tables read back from a folder: same frames, same certificate, same doubts."""
+"""Synthetic tables read back from a folder: same frames, same certificate, same caveats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, Progress
 from noisewise.data import Schema, Table
 from noisewise.synthetic.generator import Drawn
 from noisewise.synthetic.origin import Saved, read_origin
@@ -15,11 +15,9 @@ from noisewise.synthetic.tables import FORMATS, SyntheticTables
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SavedTables", "load_tables"]
-
 
 def load_tables(folder: Path) -> SavedTables:
-    """The tables in the folder; files are read when they are asked for."""
+    """The tables in the folder; files are read when they are needed."""
     about = read_origin(folder)
     if about.format not in FORMATS:
         raise NoisewiseError(f"{folder} holds files of format {about.format!r}, not {FORMATS}")
@@ -71,7 +69,7 @@ class SavedTables(SyntheticTables):
         """Not to be had from files."""
         self._refuse()
 
-    def elsewhere(self, count: int, rows: int) -> Iterator[Drawn]:
+    def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
         """Not to be had from files."""
         self._refuse()
 
@@ -80,7 +78,7 @@ class SavedTables(SyntheticTables):
         path: str | Path,
         *,
         unsafe_data: Table | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Path:
         """Not to be had from files."""
         self._refuse()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, one_of
+from noisewise._pages import write_page_about
+from noisewise._validate import NoisewiseError, Progress, one_of
 from noisewise.data import Schema, Table
 from noisewise.mechanism import Certificate
 from noisewise.synthetic.generator import Drawn, Generator, covariates_of
@@ -20,14 +21,12 @@ from noisewise.synthetic.origin import Origin, write_origin
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FORMATS", "SyntheticTables"]
-
 FORMATS = ("csv", "parquet")
 Answer = TypeVar("Answer")
 
 
 class SyntheticTables(Sequence["pandas.DataFrame"]):
-    """A sequence of pandas frames, each drawn from one posterior draw when it is asked for.
+    """A sequence of pandas frames, each drawn from one posterior draw when it is needed.
 
     Columns have the schema's types: real columns are floats and counts whole numbers within their
     bounds, binary columns 0 and 1, categories pandas categoricals with all declared levels, vector
@@ -97,10 +96,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         return list(self)
 
     def map(
-        self,
-        function: Callable[[pandas.DataFrame], Answer],
-        *,
-        progress: Callable[[int, int], None] | None = None,
+        self, function: Callable[[pandas.DataFrame], Answer], *, progress: Progress | None = None
     ) -> list[Answer]:
         """The function's answer for each table; one table is in memory at a time."""
         answers = []
@@ -124,7 +120,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
             self._kept = first, self._draw(places, self.rows, numbers)
         return self._kept[1][place - first]
 
-    def elsewhere(self, count: int, rows: int) -> Iterator[Drawn]:
+    def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
         """Tables from posterior draws that no table here has used, as far as there are any."""
         group = self._generator.group(rows)
         # Numbers behind all of ours: where draws have to be used again, the records are new.
@@ -139,11 +135,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         return self._generator.draw(self._thetas[places], rows, self.seed, numbers)
 
     def save(
-        self,
-        folder: str | Path,
-        *,
-        format: str = "csv",
-        progress: Callable[[int, int], None] | None = None,
+        self, folder: str | Path, *, format: str = "csv", progress: Progress | None = None
     ) -> Path:
         """Write every table into a new folder, whole or not at all, with the certificate.
 
@@ -165,9 +157,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
             raise
         return folder
 
-    def _write(
-        self, folder: Path, format: str, progress: Callable[[int, int], None] | None
-    ) -> None:
+    def _write(self, folder: Path, format: str, progress: Progress | None) -> None:
         digits = len(str(len(self)))
         for place, table in enumerate(self):
             path = folder / f"table-{place + 1:0{digits}d}.{format}"
@@ -185,7 +175,7 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
 
     @staticmethod
     def load(folder: str | Path) -> SyntheticTables:
-        """Tables that `save` or `noisewise synthesize` wrote, with their certificate and doubts.
+        """Tables that `save` or `noisewise synthesize` wrote, with their certificate and caveats.
 
         The posterior behind them is not in the folder, so that they have no fidelity page.
         """
@@ -215,16 +205,14 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         path: str | Path,
         *,
         unsafe_data: Table | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Path:
         """Write one page that holds the tables' marginals against the posterior they came from.
 
         With ``unsafe_data``, the real table, its exact marginals are drawn beside: such a page is
         NOT PRIVATE, says so, and is for the holder of the data alone.
         """
-        from noisewise.report.fidelity_page import write_fidelity_page
-
-        return write_fidelity_page(self, Path(path), unsafe_data, progress)
+        return write_page_about(self, path, unsafe_data=unsafe_data, progress=progress)
 
     def __repr__(self) -> str:
         names = ", ".join(self.schema.names)

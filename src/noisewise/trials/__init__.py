@@ -1,6 +1,6 @@
 """Whole private fits on simulated tables: what plans, coverage and studies are made of."""
 
-from noisewise.trials.designs import Design, DpviTrial, SepTrial, dpvi_trial, sep_trial
+from noisewise.trials.designs import sep_trial
 from noisewise.trials.fits import (
     Fit,
     Fitted,
@@ -14,14 +14,10 @@ from noisewise.trials.reference import reference_rows
 from noisewise.trials.simulator import SimulatedFits, Simulator, simulator
 
 __all__ = [
-    "Design",
-    "DpviTrial",
     "Fit",
     "Fitted",
-    "SepTrial",
     "SimulatedFits",
     "Simulator",
-    "dpvi_trial",
     "fit_function",
     "fit_table",
     "fit_with_steps",

@@ -12,13 +12,7 @@ import numpy as np
 from noisewise.data import Rows
 from noisewise.dpsep import SepDesign, SepFit, SepRegression, assemble_phases, finish
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble
-from noisewise.engine import (
-    Run,
-    block_length,
-    device_source,
-    run_phases_simulated,
-    run_simulated,
-)
+from noisewise.engine import Run, block_length, device_source, run_phases_simulated, run_simulated
 from noisewise.mechanism import Mechanism
 from noisewise.models import BoundModel, Target
 from noisewise.posterior import (
@@ -26,7 +20,7 @@ from noisewise.posterior import (
     SepTrace,
     Status,
     default_method,
-    infer_many,
+    infer_pooled,
     read_sep,
     sep_status,
 )
@@ -35,8 +29,6 @@ from noisewise.trials.reference import reference_rows
 if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
-
-__all__ = ["Design", "DpviTrial", "SepTrial", "SimulatedPosterior", "dpvi_trial", "sep_trial"]
 
 
 class SimulatedPosterior(NamedTuple):
@@ -107,6 +99,8 @@ class DpviTrial:
     run: Run
     public_count: int
     posterior: str | None = None
+    covariates: tuple[BoundModel, ...] = ()
+    """The model with its covariates as far as a fit knows them; none are the model's own."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -127,11 +121,12 @@ class DpviTrial:
         posterior: str | None = None,
     ) -> list[SimulatedPosterior]:
         """See `Design.read`."""
-        reference = reference_rows(self.bound, self.public_count)
-        outcomes = infer_many(
+        known = self.covariates or (self.bound,)
+        references = [reference_rows(one, self.public_count) for one in known]
+        outcomes = infer_pooled(
             posterior or self.posterior or default_method(self.settings),
             [Trace(BlockSums(*sums), last) for sums, last in released],
-            FitContext.of(self.run, self.settings, reference),
+            [FitContext.of(self.run, self.settings, one) for one in references],
             draws,
             rngs,
             side_by_side=width,
@@ -157,7 +152,9 @@ def dpvi_trial(
 ) -> DpviTrial:
     """DPVI with these settings under a calibrated mechanism."""
     run = assemble(settings, bound.target, mechanism, public_count)
-    return DpviTrial(bound, settings, run, public_count, posterior)
+    return DpviTrial(
+        bound=bound, settings=settings, run=run, public_count=public_count, posterior=posterior
+    )
 
 
 @dataclass(frozen=True)

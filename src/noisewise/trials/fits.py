@@ -26,16 +26,6 @@ from noisewise.models import Target, build_target
 if TYPE_CHECKING:
     from jax import Array
 
-__all__ = [
-    "Fit",
-    "Fitted",
-    "fit_function",
-    "fit_table",
-    "fit_with_steps",
-    "noise_multipliers",
-    "target_for",
-]
-
 _GROUP_FLOATS = 2**30
 """Most numbers of all batches and gradients that a GPU holds at once."""
 _SHAPE_ROWS = 4

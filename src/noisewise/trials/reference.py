@@ -8,8 +8,6 @@ import numpy as np
 from noisewise.models import BoundModel
 from noisewise.posterior import Reference
 
-__all__ = ["reference_rows"]
-
 _REFERENCE_ROWS = (4096, 16_384)
 
 

@@ -6,7 +6,7 @@ model; the fit is the very one that data would get, with seeded noise. No row is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,8 +25,6 @@ from noisewise.trials.designs import Design, SimulatedPosterior, TableFit, dpvi_
 if TYPE_CHECKING:
     from jax import Array
     from jaxtyping import Float
-
-__all__ = ["SimulatedFits", "Simulator", "simulator"]
 
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
 _GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
@@ -62,6 +60,8 @@ class Simulator:
     bound: BoundModel
     design: Design
     public_count: int
+    covariates: Callable[[np.random.Generator, int], Rows] | None = None
+    """Where tables take their covariates from; None is where the model's simulated rows do."""
 
     @property
     def group(self) -> int:
@@ -115,7 +115,8 @@ class Simulator:
         width = next(width for width in self._widths() if width >= len(numbers))
         filled = [*numbers, *[numbers[-1]] * (width - len(numbers))]
         generators = [np.random.default_rng([seed, number]) for number in filled]
-        tables = [self.bound.view.simulate(rng, self.public_count) for rng in generators]
+        simulate = self.covariates or self.bound.view.simulate
+        tables = [simulate(rng, self.public_count) for rng in generators]
         covariates = {n: np.stack([t[n] for t in tables]) for n in tables[0]}
         root = jax.random.PRNGKey(seed)
         keys = jax.vmap(partial(jax.random.fold_in, root))(jnp.asarray(filled, jnp.uint32))

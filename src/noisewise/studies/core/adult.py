@@ -15,18 +15,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 
-__all__ = [
-    "ADULT_FILES",
-    "DROPPED_BY_DPVIM",
-    "Adult",
-    "authors_design",
-    "declared_arrays",
-    "declared_schema",
-    "dpvim_design",
-    "outcome",
-    "read_adult",
-]
-
 _COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),

@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.studies.core.figures import draw_comparison
-from noisewise.studies.core.lines import (
-    Claim,
-    Line,
-    Panel,
-    Verdict,
-    in_order,
-    joined,
-    place_label,
-)
+from noisewise.studies.core.lines import Claim, Line, Panel, Verdict, in_order, joined, place_label
 from noisewise.studies.core.study import (
     Options,
     Outcome,
@@ -27,8 +19,6 @@ from noisewise.studies.core.study import (
     label,
     markdown_table,
 )
-
-__all__ = ["Comparison", "ComparisonResult"]
 
 _SHOWN = 12
 """Most places of an axis that a table shows; a trace has hundreds, which the figure shows."""
@@ -52,7 +42,7 @@ class Comparison(Study):
         self, options: Options, outcomes: dict[Part, Outcome], about: dict[str, Any]
     ) -> ComparisonResult:
         """Lines of all parts, pieces of one curve joined."""
-        asked = {
+        chosen = {
             "rules": options.methods,
             "epsilons": options.epsilons,
             "fits": options.fits,
@@ -64,7 +54,7 @@ class Comparison(Study):
         work = {part.label: outcome.seconds for part, outcome in outcomes.items()}
         times = {"seconds": sum(work.values()), "seconds_by_part": work}
         lines = joined(line for outcome in outcomes.values() for line in outcome.found)
-        return ComparisonResult(self, tuple(lines), {**asked, "device": about["device"], **times})
+        return ComparisonResult(self, tuple(lines), {**chosen, "device": about["device"], **times})
 
 
 @dataclass(frozen=True, eq=False)

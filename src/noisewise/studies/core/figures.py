@@ -12,8 +12,6 @@ from noisewise.evaluation import curve_band
 from noisewise.studies.core.lines import Line, Panel, Place, place_label
 from noisewise.studies.core.study import Column, Measure, label
 
-__all__ = ["Axes", "draw_comparison", "draw_table", "new_figure", "place_legend"]
-
 _METHOD_COLOURS = {
     "exact": "#0072b2",
     "nuts": "#56b4e9",

@@ -9,24 +9,6 @@ import numpy as np
 
 from noisewise.studies.core.study import label
 
-__all__ = [
-    "Check",
-    "Claim",
-    "Line",
-    "Middle",
-    "Panel",
-    "PaperFigures",
-    "Place",
-    "Summary",
-    "Verdict",
-    "in_order",
-    "joined",
-    "lies_beyond",
-    "place_label",
-    "reaches",
-    "stays_above",
-]
-
 Place = float | str
 """Where on the axis: a number (infinity: no privacy), or the name of a data set."""
 Middle = Literal["mean", "median"]

@@ -12,11 +12,9 @@ from typing import Any
 
 import jax
 
-from noisewise._validate import NoisewiseError, integer_at_least
+from noisewise._validate import NoisewiseError, Progress, integer_at_least
 from noisewise.studies.core.lines import Line
 from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyResult
-
-__all__ = ["run"]
 
 
 def run(
@@ -31,7 +29,7 @@ def run(
     keep: Path | None = None,
     resume: bool = False,
     parts: Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> StudyResult:
     """Run a study as the catalogue has it, or put together by hand.
 
@@ -49,7 +47,7 @@ def run(
         resume: do not run parts again that are there already, from the same options.
         parts: those of a comparison to run, if not all (``starts`` of data-sharing,
             ``d100-density0.8`` of full-rank).
-        progress: is told how many parts are done, of how many.
+        progress: gets how many parts are done, of how many.
     """
     if study.epochs is None and (epochs is not None or resume or parts):
         raise NoisewiseError(
@@ -131,7 +129,7 @@ def _path(folder: Path, part: Part) -> Path:
 
 
 def _request(part: Part, options: Options) -> dict[str, Any]:
-    """What a saved part must have been asked for to be taken up again; which other methods ran
+    """What a saved part must have been run with to be taken up again; which other methods ran
     beside it, and where the data lay, does not matter."""
     kept = ("fits", "epochs", "draws", "seed")
     return {
@@ -146,7 +144,7 @@ def _save(path: Path, request: dict[str, Any], outcome: Outcome) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [line.to_dict() for line in outcome.found]
     run = {"seconds": outcome.seconds, "device": outcome.device}
-    path.write_text(json.dumps({"asked": request, "run": run, "lines": lines}, indent=1) + "\n")
+    path.write_text(json.dumps({"request": request, "run": run, "lines": lines}, indent=1) + "\n")
 
 
 def _finished(folder: Path, parts: list[Part], options: Options) -> dict[Part, Outcome]:
@@ -155,7 +153,7 @@ def _finished(folder: Path, parts: list[Part], options: Options) -> dict[Part, O
     for part in parts:
         path = _path(folder, part)
         plain = json.loads(path.read_text()) if path.exists() else {}
-        if plain.get("asked") == _request(part, options):
+        if plain.get("request") == _request(part, options):
             lines = [Line.from_dict(line) for line in plain["lines"]]
             found[part] = Outcome(lines, **plain["run"])
     return found

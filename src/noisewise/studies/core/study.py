@@ -13,18 +13,6 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 
-__all__ = [
-    "Column",
-    "Measure",
-    "Options",
-    "Outcome",
-    "Part",
-    "Study",
-    "StudyResult",
-    "label",
-    "markdown_table",
-]
-
 Printed = tuple[float, float]
 """A mean and the sd printed with it."""
 _LABELS = {
@@ -95,7 +83,7 @@ class Column:
 
 
 class Options(NamedTuple):
-    """What a run was asked for; it goes to every process."""
+    """What a run was requested to do; it goes to every process."""
 
     methods: tuple[str, ...]
     """Gradient rules, where those are compared."""
@@ -188,9 +176,9 @@ class Study:
     fits: int
     """The paper's number of fits a column."""
     methods: tuple[str, ...] = ()
-    """Those that are run unless others are asked for; gradient rules, where those are compared."""
+    """Those that are run unless others are named; gradient rules, where those are compared."""
     more_methods: tuple[str, ...] = ()
-    """Those that are run when they are asked for, because they are slow or for comparison."""
+    """Those that are run when they are named, because they are slow or for comparison."""
     epochs: int | None = None
     """A comparison's length of a fit, the paper's where it has one: each epoch draws every record
     once on average. None: the study has neither epochs nor parts that can be chosen."""

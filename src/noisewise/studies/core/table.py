@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,6 @@ from noisewise.studies.core.study import (
     markdown_table,
 )
 
-__all__ = ["READINGS", "Cells", "Table", "TableResult", "table_cells", "table_parts"]
-
 READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
 
@@ -38,16 +36,9 @@ def table_parts(options: Options) -> list[Part]:
     return [Part(group, str(place)) for group in groups for place in places]
 
 
-class Cells(NamedTuple):
-    """What a part of a table is."""
-
-    column: Column
-    methods: list[str]
-
-
-def table_cells(part: Part, options: Options) -> Cells:
-    """What `table_parts` put into the part."""
-    return Cells(options.columns[int(part.variant)], part.method.split("+"))
+def table_cells(part: Part, options: Options) -> tuple[Column, list[str]]:
+    """The column and the methods that `table_parts` put into the part."""
+    return options.columns[int(part.variant)], part.method.split("+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +61,8 @@ class Table(Study):
             measures[int(part.variant)] |= outcome.found
             seconds[int(part.variant)][part.method] = outcome.seconds
         ordered = [{name: found[name] for name in options.methods} for found in measures]
-        asked = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
-        return TableResult(self, tuple(ordered), {**asked, **about, "seconds_by_part": seconds})
+        chosen = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
+        return TableResult(self, tuple(ordered), {**chosen, **about, "seconds_by_part": seconds})
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,8 +38,6 @@ from noisewise.studies.dp_sep.mixture_fits import (
     prepare,
 )
 
-__all__ = ["GOALS", "SEP_MIXTURE", "draw_clusters", "measured", "one_step"]
-
 _STEP_DRAWS = 200
 _PAPER = {
     "sep": {math.inf: (0.0020, 0.0004)},
@@ -133,7 +131,9 @@ def draw_clusters(lines: Sequence[Line], seed: int, folder: Path) -> list[Path]:
     places[0].set_title("truth", fontsize=10)
     for axes, name in zip(places[1:], shown, strict=False):
         posterior = found[name]
-        _scatter(axes, tables, _nearest(tables.X[_TABLE], posterior.means[_TABLE]), plane)
+        # Components are alike in shape and weight, so the likeliest is the nearest.
+        squares = ((tables.X[_TABLE][:, None, :] - posterior.means[_TABLE]) ** 2).sum(-1)
+        _scatter(axes, tables, np.argmin(squares, axis=1), plane)
         _rings(axes, posterior, plane, color="black")
         method, *at = name.split(", ε")
         aware = found.get(", ε".join([f"{method}, {NOISE_AWARE}", *at]))
@@ -159,11 +159,6 @@ def _posteriors(lines: Sequence[Line], tables: MixtureTables) -> dict[str, Poste
         posterior = Posteriors(means.reshape(shape), covariances.reshape(*shape, WIDTH))
         found[line.name] = aligned(posterior, tables.centres[_TABLE : _TABLE + 1])
     return found
-
-
-def _nearest(X: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Components are alike in shape and weight, so the likeliest is the nearest."""
-    return np.argmin(((X[:, None, :] - means) ** 2).sum(-1), axis=1)
 
 
 def _scatter(axes: Any, tables: MixtureTables, labels: np.ndarray, plane: np.ndarray) -> None:
@@ -194,14 +189,7 @@ def _paper(which: int) -> dict[str, dict[float | str, float | tuple[float, float
 def _panel(name: str, title: str, y: str, which: int | None = None) -> Panel:
     paper = None if which is None else _paper(which)
     return Panel(
-        name=name,
-        title=title,
-        x="ε",
-        y=y,
-        log_x=True,
-        log_y=True,
-        middle="median",
-        paper=paper,
+        name=name, title=title, x="ε", y=y, log_x=True, log_y=True, middle="median", paper=paper
     )
 
 

@@ -38,31 +38,6 @@ from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import epsilon_spent
 from noisewise.studies.core.study import Options
 
-__all__ = [
-    "CLIPS",
-    "COMPONENTS",
-    "GAMMAS",
-    "LITERAL_CLIP",
-    "METHODS",
-    "NOISE_AWARE",
-    "RADIUS",
-    "ROWS",
-    "SD",
-    "WIDTH",
-    "Fitted",
-    "MixtureTables",
-    "Norms",
-    "Posteriors",
-    "Prepared",
-    "aligned",
-    "divergences",
-    "gibbs",
-    "literal_fits",
-    "mixture_tables",
-    "norms",
-    "prepare",
-]
-
 ROWS, COMPONENTS, WIDTH, SD = 1000, 4, 4, 0.5
 _SWEEPS = 20_000
 _BURN_IN = 1000
@@ -227,58 +202,36 @@ def _unpacked(found: Gaussian) -> Posteriors:
     )
 
 
-def _every_table(
-    fit: Callable[[dict[str, Array], Array, Array, Array], Gaussian],
-    passes: int,
-    options: Options,
-    prepared: Prepared,
+def _one_at_a_time(
+    passes: int, options: Options, prepared: Prepared, method: Any = one_at_a_time, **settings: Any
 ) -> Posteriors:
     """A method that goes through the records one at a time, on all tables side by side."""
-    count = len(prepared.starts)
-    seeds = 1000 * options.seed + np.arange(count)
+    seeds = 1000 * options.seed + np.arange(len(prepared.starts))
     orders = np.stack([random_passes(ROWS, passes, int(seed)) for seed in seeds])
     columns = (prepared.tables.X, prepared.starts, orders, seeds)
 
-    def one(X: Array, start: Array, order: Array, seed: Array) -> Gaussian:
-        return fit({"X": X}, start, order, seed)
+    def fit(X: Array, start: Array, order: Array, seed: Array) -> Gaussian:
+        more = settings if method is ep else {"seed": seed, **settings}
+        found: Gaussian = method(_SITE, {"X": X}, order, initial=start, **more)
+        return found
 
-    return _unpacked(jax.jit(jax.vmap(one))(*map(jnp.asarray, columns)))
+    return _unpacked(jax.jit(jax.vmap(fit))(*map(jnp.asarray, columns)))
 
 
 def _ep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
-    found = _every_table(
-        lambda rows, start, order, seed: ep(_SITE, rows, order, initial=start),
-        _EP_PASSES,
-        options,
-        prepared,
-    )
-    yield Fitted("ep", math.inf, found)
+    yield Fitted("ep", math.inf, _one_at_a_time(_EP_PASSES, options, prepared, method=ep))
 
 
 def _sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
-    settings: tuple[tuple[str, int, dict[str, Any]], ...] = (
-        ("sep", _SEP_PASSES, {}),
-        ("sep, γ = N/10", _SLOW_PASSES, {"gamma": _SLOW * ROWS}),
-    )
-    for name, passes, more in settings:
-        yield Fitted(name, math.inf, _one_at_a_time(passes, options, prepared, **more))
+    yield Fitted("sep", math.inf, _one_at_a_time(_SEP_PASSES, options, prepared))
+    slow = _one_at_a_time(_SLOW_PASSES, options, prepared, gamma=_SLOW * ROWS)
+    yield Fitted("sep, γ = N/10", math.inf, slow)
 
 
 def _clipped_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
     for clip in CLIPS:
         found = _one_at_a_time(_SEP_PASSES, options, prepared, clip=clip)
         yield Fitted(f"clipped-sep, C = {clip:g}", math.inf, found)
-
-
-def _one_at_a_time(passes: int, options: Options, prepared: Prepared, **more: Any) -> Posteriors:
-    return _every_table(
-        lambda rows, start, order, seed: one_at_a_time(
-            _SITE, rows, order, initial=start, seed=seed, **more
-        ),
-        passes,
-        options,
-        prepared,
-    )
 
 
 def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
@@ -307,19 +260,19 @@ def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
 
 def _dp_em(options: Options, prepared: Prepared) -> Iterator[Fitted]:
     for epsilon in options.epsilons:
+        budget, seed = Budget(epsilon=epsilon, delta=_DELTA), 1000 * options.seed
+        starts = prepared.starts.reshape(-1, COMPONENTS, WIDTH)
         fits = [
             dp_em(
                 X,
-                start.reshape(COMPONENTS, WIDTH),
+                start,
                 sd=SD,
                 radius=RADIUS,
-                budget=Budget(epsilon=epsilon, delta=_DELTA),
+                budget=budget,
                 public_count=len(X),
-                insecure_seed=1000 * options.seed + number,
+                insecure_seed=seed + number,
             )
-            for number, (X, start) in enumerate(
-                zip(prepared.tables.X, prepared.starts, strict=True)
-            )
+            for number, (X, start) in enumerate(zip(prepared.tables.X, starts, strict=True))
         ]
         variances = np.stack([fit.variances for fit in fits])[..., None, None]
         found = Posteriors(np.stack([fit.means for fit in fits]), variances * np.eye(WIDTH))
@@ -333,22 +286,11 @@ def literal_fits(
     budget = Budget(epsilon=epsilon, delta=_DELTA)
     noise = literal_noise(budget, ROWS, options.epochs)
     spent = literal_certificate(_SITE.family, budget, noise, options.epochs).epsilon_spent
-    fits = [
-        Fitted(
-            f"literal, {words}",
-            epsilon,
-            _one_at_a_time(
-                options.epochs,
-                options,
-                prepared,
-                gamma=gamma,
-                clip=LITERAL_CLIP,
-                noise_multiplier=noise,
-            ),
-            spent,
-        )
-        for words, gamma in GAMMAS.items()
-    ]
+    fits = []
+    for words, gamma in GAMMAS.items():
+        more = {"gamma": gamma, "clip": LITERAL_CLIP, "noise_multiplier": noise}
+        found = _one_at_a_time(options.epochs, options, prepared, **more)
+        fits.append(Fitted(f"literal, {words}", epsilon, found, spent))
     return fits, noise
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -41,21 +42,16 @@ from noisewise.dpsep import (
     network_units,
 )
 from noisewise.dpsep import assemble as assemble_sep
-from noisewise.engine import Run, device_source, run_simulated
+from noisewise.engine import device_source, run_simulated
 from noisewise.mechanism import Budget
-from noisewise.models import Network
+from noisewise.models import Network, Target
 from noisewise.studies.dp_sep.regression_tables import Split
 from noisewise.trials import fit_function
-
-__all__ = ["PRIVATE", "Scores", "fit_splits"]
 
 PRIVATE = ("dp-sep", "dp-vi", "private-line")
 _HIDDEN = 50
 _TAIL = 0.2
 _BATCHES = 300
-
-Fit = Callable[[Rows, Array, Array, Array, Array], Prediction]
-"""Training rows, test inputs, initial weights, key, clip factor to predictions with their noise."""
 
 
 class _Shape(NamedTuple):
@@ -67,6 +63,33 @@ class _Shape(NamedTuple):
     epochs: int
     noise: float
     """Noise multiplier of private methods, what was bought for the scaling left out."""
+
+    @property
+    def site(self) -> NetworkSite:
+        """The network, as SEP has it."""
+        return NetworkSite(self.inputs, self.hidden)
+
+    @property
+    def target(self) -> Target:
+        """The network, as variational inference has it."""
+        return network_target(self.hidden, self.inputs)
+
+
+class _Given(NamedTuple):
+    """What a method is given of a split, on the device."""
+
+    rows: Rows
+    X: Array
+    """Of the test rows."""
+    start: Array
+    """Initial weights."""
+    key: Array
+    factor: Array
+    """On clip norms."""
+
+
+_Fit = Callable[[_Given], Prediction]
+"""Predictions come with the variance of the noise."""
 
 
 class Scores(NamedTuple):
@@ -103,27 +126,32 @@ def fit_splits(
     hidden = network_units(rows, budget.epsilon, _HIDDEN) if method in PRIVATE else _HIDDEN
     shape = _Shape(rows=rows, inputs=inputs, hidden=hidden, epochs=epochs, noise=noise)
     fit = _NETWORKS[method](shape)
-    site = NetworkSite(inputs, hidden)
     every = [(factor, number) for factor in factors for number in range(len(splits))]
     width = 1 if jax.default_backend() == "cpu" else len(every)
-    run = jax.jit(jax.vmap(lambda X, y, *rest: fit({"X": X, "y": y}, *rest)))
+    run = jax.jit(jax.vmap(fit))
     keys = jax.random.split(jax.random.PRNGKey(seed), len(splits))
     pieces = []
     for first in range(0, len(every), width):
         group = every[first : first + width]
         some = [splits[number] for _, number in group]
-        columns = [[getattr(split, name) for split in some] for name in ("X", "y", "X_test")]
-        stacked = [jnp.asarray(np.stack(column)) for column in columns]
-        starts = jnp.stack([jnp.asarray(site.start(seed + number)) for _, number in group])
-        chosen = keys[np.array([number for _, number in group])]
-        clips = jnp.asarray([factor for factor, _ in group], jnp.float32)
-        pieces.append(jax.device_get(run(*stacked, starts, chosen, clips)))
+        stacked = _Given(
+            rows={"X": _stack([one.X for one in some]), "y": _stack([one.y for one in some])},
+            X=_stack([one.X_test for one in some]),
+            start=_stack([shape.site.start(seed + number) for _, number in group]),
+            key=keys[np.array([number for _, number in group])],
+            factor=jnp.asarray([factor for factor, _ in group], jnp.float32),
+        )
+        pieces.append(jax.device_get(run(stacked)))
     means, variances = (np.concatenate(part) for part in zip(*pieces, strict=True))
     size = len(splits)
     return [
         _scores(splits, means[first : first + size], variances[first : first + size])
         for first in range(0, len(every), size)
     ]
+
+
+def _stack(arrays: list[np.ndarray]) -> Array:
+    return jnp.asarray(np.stack(arrays))
 
 
 def _scores(splits: Sequence[Split], means: Any, variances: Any) -> Scores:
@@ -150,120 +178,102 @@ def _guide_prediction(site: NetworkSite, parameters: Array, X: Array) -> Predict
     return Prediction(found.mean, found.variance + guide.noise_variance)
 
 
-def _dp_sep(shape: _Shape) -> Fit:
+def _sep_fit(shape: _Shape, phase: Phase[NetworkSite], private: bool = False) -> _Fit:
+    """SEP with or without noise; private targets are on a smaller scale."""
+    site, count = phase.site, shape.rows
+    mechanism = replace(phase.mechanism, noise_multiplier=shape.noise) if private else None
+    run = assemble_sep(phase, mechanism, count, np.zeros(site.family.dim))
+    unit = NETWORK_TARGET_SD if private else 1.0
+
+    def fit(given: _Given) -> Prediction:
+        # Clip norms of mean and precision times the factor; noise is in units of them.
+        factors = jnp.stack([given.factor, given.factor, jnp.ones_like(given.factor)])
+        numbers = run.numbers._replace(bounds=run.numbers.bounds * factors)
+        clipped = replace(run, numbers=numbers, start=given.start)
+        rows = {**given.rows, "y": unit * given.rows["y"]}
+        if private:
+            source = device_source(run, count)
+            found = finish([clipped], [run_simulated(clipped, source, rows, given.key)])
+        else:
+            found = fit_unsafe(clipped, rows, given.key)
+        output = _sep_prediction(site, found, count, given.X)
+        return Prediction(output.mean / unit, output.variance / unit**2)
+
+    return fit
+
+
+def _dp_sep(shape: _Shape) -> _Fit:
     (phase,) = network_phases(shape.inputs, shape.hidden, shape.epochs)
-    site = phase.site
-    mechanism = replace(phase.mechanism, noise_multiplier=shape.noise)
-    run = assemble_sep(phase, mechanism, shape.rows, np.zeros(site.family.dim))
-
-    def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
-        small = {**rows, "y": NETWORK_TARGET_SD * rows["y"]}
-        # By `run_simulated`, not by phases: these take the key apart.
-        clipped = _clipped(run, factor).starting_at(start)
-        finished = run_simulated(clipped, device_source(run, shape.rows), small, key)
-        found = finish([clipped], [finished])
-        output = _sep_prediction(site, found, shape.rows, X)
-        return Prediction(output.mean / NETWORK_TARGET_SD, output.variance / NETWORK_TARGET_SD**2)
-
-    return fit
+    return _sep_fit(shape, phase, private=True)
 
 
-def _clipped(run: Run, factor: Array) -> Run:
-    """Clip norms of mean and precision times a factor; noise is in units of them."""
-    bounds = run.numbers.bounds * jnp.stack([factor, factor, jnp.ones_like(factor)])
-    return replace(run, numbers=run.numbers._replace(bounds=bounds))
+def _sep(shape: _Shape) -> _Fit:
+    return _sep_fit(shape, network_reference(shape.inputs, shape.hidden, shape.epochs))
 
 
-def _reference(shape: _Shape, phase: Phase[NetworkSite]) -> Fit:
-    """SEP without noise."""
-    site = phase.site
-    run = assemble_sep(phase, None, shape.rows, np.zeros(site.family.dim))
-
-    def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
-        found = fit_unsafe(_clipped(run, factor).starting_at(start), rows, key)
-        return _sep_prediction(site, found, shape.rows, X)
-
-    return fit
-
-
-def _sep(shape: _Shape) -> Fit:
-    return _reference(shape, network_reference(shape.inputs, shape.hidden, shape.epochs))
-
-
-def _clipped_sep(shape: _Shape) -> Fit:
+def _clipped_sep(shape: _Shape) -> _Fit:
     """At the clip norms of DP-SEP."""
     ((_, private),) = network_phases(shape.inputs, shape.hidden)
-    phase = network_reference(shape.inputs, shape.hidden, shape.epochs, private.bounds)
-    return _reference(shape, phase)
+    bounds = private.bounds
+    return _sep_fit(shape, network_reference(shape.inputs, shape.hidden, shape.epochs, bounds))
 
 
-def _in_batches(shape: _Shape, method: Callable[..., SepFit]) -> Fit:
-    site = NetworkSite(shape.inputs, shape.hidden)
+def _in_batches(method: Callable[..., SepFit], shape: _Shape) -> _Fit:
     batch = max(1, shape.rows // _BATCHES)
 
-    def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
-        found = method(site, rows, start, key, epochs=shape.epochs, batch=batch)
-        return _sep_prediction(site, found, shape.rows, X)
+    def fit(given: _Given) -> Prediction:
+        start, key = given.start, given.key
+        found = method(shape.site, given.rows, start, key, epochs=shape.epochs, batch=batch)
+        return _sep_prediction(shape.site, found, shape.rows, given.X)
 
     return fit
 
 
-def _ep(shape: _Shape) -> Fit:
-    return _in_batches(shape, ep_in_batches)
-
-
-def _adf(shape: _Shape) -> Fit:
-    return _in_batches(shape, adf_in_batches)
-
-
-def _vi(shape: _Shape) -> Fit:
-    site = NetworkSite(shape.inputs, shape.hidden)
-    target = network_target(shape.hidden, shape.inputs)
-
-    def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
-        found = unsafe_vi(target, rows, vi_start(start), key, epochs=shape.epochs)
-        return _guide_prediction(site, found, X)
+def _vi(shape: _Shape) -> _Fit:
+    def fit(given: _Given) -> Prediction:
+        start = vi_start(given.start)
+        found = unsafe_vi(shape.target, given.rows, start, given.key, epochs=shape.epochs)
+        return _guide_prediction(shape.site, found, given.X)
 
     return fit
 
 
-def _dp_vi(shape: _Shape) -> Fit:
+def _dp_vi(shape: _Shape) -> _Fit:
     """The DPVI engine as it is; means and scales averaged over the last blocks of the trace."""
-    site = NetworkSite(shape.inputs, shape.hidden)
-    target = network_target(shape.hidden, shape.inputs)
-    settings = dp_vi_settings(np.zeros(site.family.dim), shape.epochs)
-    fit_vi = fit_function(target, settings, shape.noise, shape.rows)
+    settings = dp_vi_settings(np.zeros(shape.site.family.dim), shape.epochs)
+    fit_vi = fit_function(shape.target, settings, shape.noise, shape.rows)
 
-    def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
-        blocks = fit_vi(rows, vi_start(start), key)
+    def fit(given: _Given) -> Prediction:
+        blocks = fit_vi(given.rows, vi_start(given.start), given.key)
         means = blocks.start + blocks.shift / blocks.count[:, None]
         tail = max(1, round(_TAIL * len(means)))
-        return _guide_prediction(site, means[-tail:].mean(0), X)
+        return _guide_prediction(shape.site, means[-tail:].mean(0), given.X)
 
     return fit
 
 
-def _point(shape: _Shape) -> Fit:
+def _point(shape: _Shape) -> _Fit:
     """Its noise variance is the mean squared residual of the training rows."""
     network = Network(shape.hidden)
     first = shape.hidden * (shape.inputs + 1)
 
-    def fit(rows: Rows, X: Array, start: Array, key: Array, factor: Array) -> Prediction:
+    def fit(given: _Given) -> Prediction:
+        rows, start, key = given.rows, given.start, given.key
         weights = unsafe_point_estimate(network, rows, start, key, epochs=shape.epochs)
         layers = weights[:first].reshape(shape.hidden, -1), weights[first:]
         noise = jnp.mean((rows["y"] - network.output(*layers, rows["X"])) ** 2)
-        mean = network.output(*layers, X)
+        mean = network.output(*layers, given.X)
         return Prediction(mean, jnp.full_like(mean, noise))
 
     return fit
 
 
-_NETWORKS: dict[str, Callable[[_Shape], Fit]] = {
+_NETWORKS: dict[str, Callable[[_Shape], _Fit]] = {
     "vi": _vi,
-    "ep": _ep,
+    "ep": partial(_in_batches, ep_in_batches),
     "sep": _sep,
     "clipped-sep": _clipped_sep,
-    "adf": _adf,
+    "adf": partial(_in_batches, adf_in_batches),
     "dp-sep": _dp_sep,
     "dp-vi": _dp_vi,
     "point": _point,

@@ -28,8 +28,6 @@ from noisewise.studies.dp_sep.regression_tables import (
     standardised_split,
 )
 
-__all__ = ["SEP_CLIPPING", "SEP_REGRESSION"]
-
 _DELTA = 1e-5
 _NEEDS = "a folder of regression tables (data.txt, index_train.txt, ...)"
 _GOALS: dict[Place, float] = {"kin8nm": 0.13, "naval": 0.0065, "wine": 0.65}
@@ -94,7 +92,7 @@ def _prepare(options: Options) -> _Prepared:
     for table in tables.values():
         if len(table.train) < options.fits:
             raise NoisewiseError(
-                f"table {table.name} has {len(table.train)} splits, {options.fits} were asked for: "
+                f"table {table.name} has {len(table.train)} splits, {options.fits} were requested: "
                 f"--fits {len(table.train)} at most"
             )
     some = next(iter(tables.values()))
@@ -111,7 +109,7 @@ def _prepare(options: Options) -> _Prepared:
 def _scores(
     part: Part, epsilon: float, options: Options, prepared: _Prepared, factors: Sequence[float]
 ) -> list[Scores]:
-    """A method on the first splits of a table, as many as were asked for."""
+    """A method on the first splits of a table, as many as were requested."""
     table, budget = prepared.tables[part.variant], Budget(epsilon=epsilon, delta=_DELTA)
     splits = [
         private_split(table, number, budget, options.seed + number)

@@ -19,8 +19,6 @@ from noisewise.data import PrivateRows
 from noisewise.dpsep import buy_whitening, scale_by_bounds
 from noisewise.mechanism import Budget, Release
 
-__all__ = ["RegressionTable", "Split", "private_split", "read_tables", "standardised_split"]
-
 _SHORT = {"naval-propulsion-plant": "naval", "wine-quality-red": "wine"}
 _INPUT_ROUNDS = 4
 _TARGET_ROUNDS = 2

@@ -11,30 +11,11 @@ from noisewise.data import Rows
 from noisewise.dpvi import Settings, Trace
 from noisewise.models.glm import logistic
 from noisewise.posterior import average
-from noisewise.studies.core.adult import (
-    ADULT_FILES,
-    DROPPED_BY_DPVIM,
-    dpvim_design,
-    outcome,
-    read_adult,
-)
+from noisewise.studies.core import adult
 from noisewise.studies.core.comparison import Comparison
 from noisewise.studies.core.lines import Claim, Line, Panel, lies_beyond
 from noisewise.studies.core.study import Column, Options, Part
-from noisewise.studies.dpvim.common import (
-    RATE,
-    RULES,
-    Logistic,
-    Noise,
-    Optimum,
-    budgets_noise,
-    find_optimum,
-    fit_budgets,
-    rule_settings,
-    softplus,
-)
-
-__all__ = ["ADULT", "Prepared", "adult_settings", "noise_errors"]
+from noisewise.studies.dpvim import common
 
 CLIP_NORMS = {
     "vanilla": 3.0,
@@ -52,22 +33,24 @@ class Prepared(NamedTuple):
     """What every rule needs."""
 
     rows: Rows
-    optimum: Optimum
-    noise: Noise
+    optimum: common.Optimum
+    noise: common.Noise
 
 
 def adult_settings(rule: str, epochs: int) -> Settings:
     """DPVIm App. F; guides start at sds of one."""
-    steps = round(epochs / RATE)
-    return rule_settings(rule, clip_norm=CLIP_NORMS[rule], initial_sd=1.0, steps=steps)
+    steps = round(epochs / common.RATE)
+    return common.rule_settings(rule, clip_norm=CLIP_NORMS[rule], initial_sd=1.0, steps=steps)
 
 
 def _prepare(options: Options) -> Prepared:
     assert options.folder is not None  # the runner checks it
-    found = read_adult(options.folder, DROPPED_BY_DPVIM)
-    rows = {"X": dpvim_design(found), "y": outcome(found.train)}
-    noise = budgets_noise(options, len(rows["y"]))
-    return Prepared(rows, find_optimum(Logistic(rows["X"].astype(float), rows["y"])), noise)
+    found = adult.read_adult(options.folder, adult.DROPPED_BY_DPVIM)
+    rows = {"X": adult.dpvim_design(found), "y": adult.outcome(found.train)}
+    noise = common.budgets_noise(options, len(rows["y"]))
+    return Prepared(
+        rows, common.find_optimum(common.Logistic(rows["X"].astype(float), rows["y"])), noise
+    )
 
 
 def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
@@ -77,29 +60,29 @@ def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
     def starts(dim: int) -> np.ndarray:
         return _START_SD * rng.standard_normal((options.fits, dim))
 
-    levels = fit_budgets(logistic(), prepared.rows, settings, options, prepared.noise, starts)
+    levels = common.fit_budgets(
+        logistic(), prepared.rows, settings, options, prepared.noise, starts
+    )
     errors = _error_lines(part.method, options, levels, prepared.optimum)
-    return errors + _noise_lines(part.method, options, levels, settings.slope_threshold)
+    return errors + _noise_lines(part.method, options, levels)
 
 
 def _error_lines(
-    rule: str, options: Options, levels: Sequence[Sequence[Trace]], optimum: Optimum
+    rule: str, options: Options, levels: Sequence[Sequence[Trace]], optimum: common.Optimum
 ) -> list[Line]:
     """Fig. 5a: distance of the last iterate to the optimum, for means and for sds."""
     last = np.stack([[trace.last for trace in traces] for traces in levels])
     means, free = np.split(np.asarray(last, float), 2, axis=-1)
-    off = {"means": means - optimum.mean, "scales": softplus(free) - optimum.sd}
+    off = {"means": means - optimum.mean, "scales": common.softplus(free) - optimum.sd}
     return [
         Line(panel=panel, name=rule, x=options.epsilons, values=np.linalg.norm(error, axis=-1))
         for panel, error in off.items()
     ]
 
 
-def _noise_lines(
-    rule: str, options: Options, levels: Sequence[Sequence[Trace]], threshold: float
-) -> list[Line]:
+def _noise_lines(rule: str, options: Options, levels: Sequence[Sequence[Trace]]) -> list[Line]:
     """Fig. 5b: sd of each converged tail against the sd of last iterates over repeats."""
-    errors = np.stack([noise_errors(traces, threshold) for traces in levels])
+    errors = np.stack([noise_errors(traces) for traces in levels])
     lines = []
     for place, panel in enumerate(("means' noise", "scales' noise")):
         estimated = Line(panel=panel, name=rule, x=options.epsilons, values=errors[:, place, 0])
@@ -109,7 +92,7 @@ def _noise_lines(
     return lines
 
 
-def noise_errors(traces: Sequence[Trace], threshold: float) -> np.ndarray:
+def noise_errors(traces: Sequence[Trace], threshold: float = common.SLOPE) -> np.ndarray:
     """Mean squared errors of estimated noise sds: (means, scales) x (estimated, none) x repeats.
 
     A repeat counts the parameters whose tail converged in it, by the ``threshold`` of its slope;
@@ -146,14 +129,14 @@ def _panel(name: str, title: str, y: str, log_y: bool = True) -> Panel:
 
 
 def _others(rule: str) -> tuple[str, ...]:
-    return tuple(name for name in RULES if name != rule)
+    return tuple(name for name in common.RULES if name != rule)
 
 
 ADULT = Comparison(
     name="adult",
     title="DPVIm, Fig. 5: gradient rules for a logistic regression on UCI Adult",
     columns=tuple(Column(epsilon) for epsilon in (1.0, 2.0, 4.0, 10.0)),
-    methods=RULES,
+    methods=common.RULES,
     fits=50,
     epochs=4000,
     panels=(
@@ -199,5 +182,5 @@ ADULT = Comparison(
         "Noise sds over K repeats are themselves known to a relative variance of 1/(2(K - 1)), so "
         "their MSE cannot fall below that share of the baseline.",
     ),
-    needs_data=ADULT_FILES,
+    needs_data=adult.ADULT_FILES,
 )

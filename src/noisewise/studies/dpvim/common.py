@@ -8,7 +8,7 @@ Newton's method finds it to double precision.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,24 +19,9 @@ from noisewise.dpvi import Settings, Trace
 from noisewise.studies.core.study import Options
 from noisewise.trials import Fit, fit_table, noise_multipliers, target_for
 
-__all__ = [
-    "RATE",
-    "RULES",
-    "Cells",
-    "Logistic",
-    "Noise",
-    "Optimum",
-    "budgets_noise",
-    "elbo_gradient",
-    "find_optimum",
-    "fit_budgets",
-    "rule_settings",
-    "softplus",
-]
-
 RULES = ("vanilla", "preconditioned", "natural", "aligned", "aligned_natural")
 RATE = 0.01
-_SLOPE = 0.05
+SLOPE = 0.05
 """A tail whose drift is below this has converged (DPVIm sec. 4.3)."""
 _NODES = 24
 _ROUNDS = 200
@@ -72,7 +57,7 @@ def rule_settings(
         initial_free_scale=float(initial_sd + np.log(-np.expm1(-initial_sd))),
         clip_prior=True,
         full_curvature=False,
-        slope_threshold=_SLOPE,
+        slope_threshold=SLOPE,
     )
 
 
@@ -124,27 +109,11 @@ class Optimum(NamedTuple):
     sd: np.ndarray
 
 
-class Regression(Protocol):
-    """A regression whose expectations under a Gaussian guide are known; weights are N(0, I)."""
-
-    @property
-    def design(self) -> np.ndarray:
-        """Rows x coefficients."""
-
-    def start(self) -> np.ndarray:
-        """Means to begin with."""
-
-    def expectations(self, at: Optimum) -> tuple[np.ndarray, np.ndarray]:
-        """Per row, the outcome minus its expectation, and the curvature by the predictor."""
-
-    def descends(self, at: Optimum, move: np.ndarray) -> bool:
-        """Whether the ELBO falls when the means move so."""
-
-
 class Logistic(NamedTuple):
     """y ~ Bernoulli(sigmoid(X w)); expectations are by quadrature."""
 
     design: np.ndarray
+    """Records x coefficients."""
     outcome: np.ndarray
 
     def start(self) -> np.ndarray:
@@ -152,7 +121,7 @@ class Logistic(NamedTuple):
         return np.zeros(self.design.shape[1])
 
     def expectations(self, at: Optimum) -> tuple[np.ndarray, np.ndarray]:
-        """Of sigmoid and its derivative."""
+        """Per record, the outcome less its expectation, and the curvature by the predictor."""
         centre, spread = self.design @ at.mean, np.sqrt(self.design**2 @ at.sd**2)
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         expected, slope = np.zeros(len(centre)), np.zeros(len(centre))
@@ -162,8 +131,8 @@ class Logistic(NamedTuple):
             slope += weight * probability * (1 - probability)
         return self.outcome - expected, slope
 
-    def descends(self, at: Optimum, move: np.ndarray) -> bool:
-        """Full steps converge, for the log-likelihood's curvature is bounded."""
+    def falls(self, at: Optimum, move: np.ndarray) -> bool:
+        """Whether a move of the means is too far: never, for the curvature is bounded."""
         return False
 
 
@@ -193,12 +162,12 @@ class Cells(NamedTuple):
         return self.rows * np.exp(self.design @ at.mean + 0.5 * (self.design**2 @ at.sd**2))
 
     def expectations(self, at: Optimum) -> tuple[np.ndarray, np.ndarray]:
-        """A count's variance is its expectation."""
+        """Per cell; a count's variance is its expectation."""
         rate = self._rates(at)
         return self.total - rate, rate
 
-    def descends(self, at: Optimum, move: np.ndarray) -> bool:
-        """By the ELBO as far as it depends on the means."""
+    def falls(self, at: Optimum, move: np.ndarray) -> bool:
+        """Whether a move of the means is too far: the ELBO falls."""
         return self._elbo(Optimum(at.mean + move, at.sd)) < self._elbo(at)
 
     def _elbo(self, at: Optimum) -> float:
@@ -207,7 +176,7 @@ class Cells(NamedTuple):
         return float(self.total @ (self.design @ at.mean) - rates - 0.5 * at.mean @ at.mean)
 
 
-def find_optimum(regression: Regression) -> Optimum:
+def find_optimum(regression: Logistic | Cells) -> Optimum:
     """Maximise the ELBO of a regression, w ~ N(0, I), q(w) = N(mean, diag(sd^2)).
 
     Newton steps in the means, halved while the ELBO falls; the sds follow from the curvature,
@@ -223,7 +192,7 @@ def find_optimum(regression: Regression) -> Optimum:
             return at
         hessian = (wide * curvature[:, None]).T @ wide + np.eye(len(at.mean))
         move = np.linalg.solve(hessian, gradient)
-        while regression.descends(at, move) and abs(move).max() > 1e-12:
+        while regression.falls(at, move) and abs(move).max() > 1e-12:
             move = move / 2
         at = Optimum(at.mean + move, sd)
     raise NoisewiseError(
@@ -231,7 +200,7 @@ def find_optimum(regression: Regression) -> Optimum:
     )
 
 
-def elbo_gradient(regression: Regression, at: Optimum) -> Optimum:
+def elbo_gradient(regression: Logistic | Cells, at: Optimum) -> Optimum:
     """Gradient of the ELBO by means and sds: zero at the optimum."""
     residual, curvature = regression.expectations(at)
     wide = regression.design

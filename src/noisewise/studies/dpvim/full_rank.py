@@ -21,17 +21,6 @@ from noisewise.studies.core.lines import Claim, Line, Panel, lies_beyond
 from noisewise.studies.core.study import Column, Options, Part
 from noisewise.studies.dpvim.common import RATE, Noise, budgets_noise, fit_budgets, rule_settings
 
-__all__ = [
-    "FULL_RANK",
-    "GammaNoiseRegression",
-    "RegressionTables",
-    "correlation_matrix",
-    "laplace_guide",
-    "predictive_log_likelihood",
-    "regression_tables",
-    "variant_tables",
-]
-
 _ROWS = 10_000
 _CLIP_NORM = 0.2
 _INITIAL_SD = 0.1

@@ -29,15 +29,7 @@ from noisewise.studies.core.lines import (
     stays_above,
 )
 from noisewise.studies.core.study import Column, Options, Part, label
-from noisewise.studies.dpvim.common import (
-    RATE,
-    RULES,
-    Noise,
-    Optimum,
-    find_optimum,
-    rule_settings,
-    softplus,
-)
+from noisewise.studies.dpvim import common
 from noisewise.studies.dpvim.sharing_tables import (
     NORM_RULES,
     SharingTable,
@@ -50,8 +42,6 @@ from noisewise.studies.dpvim.sharing_tables import (
 )
 from noisewise.synthetic.generator import Generator
 from noisewise.trials import Fit, fit_table, noise_multipliers
-
-__all__ = ["CLIP_NORMS", "DATA_SHARING", "LENGTHS", "SCALES", "Prepared"]
 
 CLIP_NORMS = {
     "vanilla": (2.0,),
@@ -82,11 +72,11 @@ class Prepared(NamedTuple):
     """What every part needs."""
 
     table: SharingTable
-    optimum: Optimum
+    optimum: common.Optimum
     """Of the regression's part, without noise and clipping."""
     coefficients: np.ndarray
     """What an analyst of the original table finds."""
-    noise: Noise
+    noise: common.Noise
 
 
 def _parts(options: Options) -> list[Part]:
@@ -104,8 +94,8 @@ def _prepare(options: Options) -> Prepared:
     first = options.epsilons[0]
     wanted = [(first, _steps(options, length)) for length in LENGTHS]
     wanted += [(epsilon, _steps(options, _SHARED_LENGTH)) for epsilon in options.epsilons]
-    noise = noise_multipliers(RATE, wanted, delta=1 / len(table.codes[table.target]))
-    return Prepared(table, find_optimum(cells), poisson_coefficients(cells)[0], noise)
+    noise = noise_multipliers(common.RATE, wanted, delta=1 / len(table.codes[table.target]))
+    return Prepared(table, common.find_optimum(cells), poisson_coefficients(cells)[0], noise)
 
 
 def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
@@ -117,7 +107,7 @@ def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
 
 
 def _steps(options: Options, length: float) -> int:
-    return round(length * options.epochs / RATE)
+    return round(length * options.epochs / common.RATE)
 
 
 class _Design(NamedTuple):
@@ -150,7 +140,7 @@ def _fit(
     fits = []
     for design in designs:
         steps = _steps(options, design.length)
-        settings = rule_settings(
+        settings = common.rule_settings(
             rule, clip_norm=design.clip_norm, initial_sd=design.scale, steps=steps
         )
         noise = prepared.noise[design.epsilon, steps]
@@ -172,13 +162,17 @@ class _Errors(NamedTuple):
     scales: np.ndarray
 
 
-def _errors(iterates: np.ndarray, starts: np.ndarray, scale: float, optimum: Optimum) -> _Errors:
+def _errors(
+    iterates: np.ndarray, starts: np.ndarray, scale: float, optimum: common.Optimum
+) -> _Errors:
     """``iterates`` are repeats x ... x parameters."""
     width = len(optimum.mean)
     means, free = np.split(np.asarray(iterates, float), 2, axis=-1)
     begun = starts[:, -width:].reshape(len(starts), *[1] * (iterates.ndim - 2), width)
     off = mpae(means[..., -width:], begun, optimum.mean)
-    return _Errors(off, mpae(softplus(free[..., -width:]), np.full(width, scale), optimum.sd))
+    return _Errors(
+        off, mpae(common.softplus(free[..., -width:]), np.full(width, scale), optimum.sd)
+    )
 
 
 def _pair(panel: str, name: str, x: Sequence[float], errors: _Errors) -> list[Line]:
@@ -198,7 +192,8 @@ def _run_starts(rule: str, options: Options, prepared: Prepared) -> list[Line]:
     fits = _fit(rule, designs, options, prepared, options.epochs)
     lines, last = [], []
     for design, repeats in zip(designs, fits.traces, strict=True):
-        path = np.stack([_path(trace) for trace in repeats])
+        # Iterates where blocks start, and the last.
+        path = np.stack([np.append(one.blocks.start, one.last[None], axis=0) for one in repeats])
         errors = _errors(path, fits.starts, design.scale, prepared.optimum)
         if design.clip_norm == own:
             last.append((errors.means[:, -1], errors.scales[:, -1]))
@@ -207,13 +202,8 @@ def _run_starts(rule: str, options: Options, prepared: Prepared) -> list[Line]:
     lines += _pair("start", rule, SCALES, ends)
     places = tuple(ends.scales.mean(1).tolist())
     lines.append(Line(panel="trade-off", name=rule, x=places, values=ends.means))
-    settings = rule_settings(rule, clip_norm=own, initial_sd=0.1, steps=100)
+    settings = common.rule_settings(rule, clip_norm=own, initial_sd=0.1, steps=100)
     return lines + norm_lines(fits.target, prepared.table.rows(), settings, fits.starts[0])
-
-
-def _path(trace: Trace) -> np.ndarray:
-    """Iterates where blocks start, and the last."""
-    return np.concatenate([np.asarray(trace.blocks.start), np.asarray(trace.last)[None]])
 
 
 def _trace_lines(rule: str, design: _Design, epochs: int, errors: _Errors) -> list[Line]:
@@ -253,12 +243,11 @@ def _run_downstream(rule: str, options: Options, prepared: Prepared) -> list[Lin
     designs = [_Design(own, 1.0, epsilon, _SHARED_LENGTH) for epsilon in options.epsilons]
     block = round(_SHARED_LENGTH * options.epochs)
     fits = _fit(rule, designs, options, prepared, block)
-    threshold = rule_settings(rule, clip_norm=own, initial_sd=1.0, steps=1).slope_threshold
     # One for all: it compiles when it first draws.
     generator = Generator(fits.target, prepared.table.view())
     guides = {
         "last iterate": [[trace.last for trace in each] for each in fits.traces],
-        "averaged": [[average(trace, threshold).mean for trace in each] for each in fits.traces],
+        "averaged": [[average(trace, common.SLOPE).mean for trace in each] for each in fits.traces],
     }
     lines = []
     for name, every in guides.items():
@@ -328,7 +317,7 @@ DATA_SHARING = Comparison(
     name="data-sharing",
     title="DPVIm, Figs. 1 to 3: gradient rules for a generative model, and its tables",
     columns=tuple(Column(epsilon) for epsilon in (1.0, 2.0, 4.0, 10.0)),
-    methods=RULES,
+    methods=common.RULES,
     fits=10,
     epochs=1000,
     panels=_panels(),

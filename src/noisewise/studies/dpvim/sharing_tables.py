@@ -24,18 +24,6 @@ from noisewise.synthetic.combining import pool
 from noisewise.synthetic.generator import Generator
 from noisewise.trials import target_for
 
-__all__ = [
-    "ISRAEL_FILE",
-    "NORM_RULES",
-    "SharingTable",
-    "downstream_rmse",
-    "norm_lines",
-    "poisson_coefficients",
-    "read_israel",
-    "regression_cells",
-    "simulate_table",
-]
-
 COMPONENTS = 16
 _ROWS = 58_261
 _LEVELS = {"age": 6, "sex": 2, "ethnicity": 6, "deprivation": 5, "education": 5, "centre": 8}

@@ -16,27 +16,16 @@ from noisewise.mechanism import Budget
 from noisewise.models import Target, bind_model, logistic
 from noisewise.planning import first_guess
 from noisewise.posterior import FitContext, infer_many
-from noisewise.studies.core.adult import (
-    Adult,
-    authors_design,
-    declared_arrays,
-    declared_schema,
-    outcome,
-    read_adult,
-)
+from noisewise.studies.core import adult
 from noisewise.studies.core.study import Measure, Options, Part
 from noisewise.studies.core.table import READINGS, table_cells
-from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, STEPS
-from noisewise.trials import (
-    Fit,
-    Fitted,
-    fit_table,
-    noise_multipliers,
-    reference_rows,
-    target_for,
+from noisewise.studies.na_dpvi.experiments import (
+    AUTHORS_NOISE,
+    DELTA,
+    authors_settings,
+    dpvim_settings,
 )
-
-__all__ = ["GRID", "CalibrationMeasure", "run_cells"]
+from noisewise.trials import Fit, Fitted, fit_table, noise_multipliers, reference_rows, target_for
 
 _BINS = 10
 GRID = np.linspace(0, 1, 100)
@@ -97,19 +86,19 @@ def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, Calibrat
     """Every method's calibration on the test rows over private fits of the training rows."""
     column, methods = table_cells(part, options)
     assert options.folder is not None  # the runner checks it
-    data = read_adult(options.folder)
-    happened = outcome(data.test)
+    data = adult.read_adult(options.folder)
+    happened = adult.outcome(data.test)
     found: dict[str, CalibrationMeasure] = {}
     if set(methods) & {*READINGS, "naive"}:
         noise = AUTHORS_NOISE.get(column.epsilon)
-        fits = _fit_authors(data, _authors_settings(), noise, column.epsilon, options)
+        fits = _fit_authors(data, _AUTHORS, noise, column.epsilon, options)
         for name in methods:
             if name in READINGS:
                 found[name] = _measure(*fits.probabilities(name, options.draws), happened)
         last = np.stack([one.trace.last[: fits.design.shape[1]] for one in fits.fitted])
         found["naive"] = _measure(_sigmoid(last @ fits.design.T), 0, happened)
     if "dpvim" in methods:
-        fits = _fit_authors(data, _dpvim_settings(), None, column.epsilon, options)
+        fits = _fit_authors(data, _DPVIM, None, column.epsilon, options)
         found["dpvim"] = _measure(*fits.probabilities("averaged", options.draws), happened)
     if "planned" in methods:
         fits = _fit_planned(data, column.epsilon, options)
@@ -117,51 +106,32 @@ def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, Calibrat
     return {name: found[name] for name in methods}
 
 
-def _authors_settings() -> Settings:
-    """From the authors' code; here softplus(u) is the variance, as the paper prints it."""
-    return Settings(
-        rule="preconditioned",
-        clip_norm=11.0,
-        precondition=550.0,
-        initial_free_scale=-6.0,
-        step_factor=57**0.5,
-        scale_of="variance",
-        steps=STEPS,
-        guide_draws=10,
-        clip_prior=True,
-        full_curvature=False,
-        paper_priors=True,
-    )
-
-
-def _dpvim_settings() -> Settings:
-    """DPVIm's own: clip norm 3, Adam at 1e-3, one draw (DPVIm sec. 4.2, App. F)."""
-    return Settings(
-        rule="aligned",
-        clip_norm=3.0,
-        initial_free_scale=-6.0,
-        learning_rate=1e-3,
-        steps=STEPS,
-        guide_draws=1,
-        clip_prior=True,
-        full_curvature=False,
-    )
+# From the authors' code; here softplus(u) is the variance, as the paper prints it.
+_AUTHORS = authors_settings(
+    clip_norm=11.0,
+    precondition=550.0,
+    initial_free_scale=-6.0,
+    step_factor=57**0.5,
+    scale_of="variance",
+)
+# DPVIm's own: clip norm 3, Adam at 1e-3 (DPVIm sec. 4.2, App. F).
+_DPVIM = dpvim_settings(clip_norm=3.0, initial_free_scale=-6.0, learning_rate=1e-3)
 
 
 def _fit_authors(
-    data: Adult, settings: Settings, noise: float | None, epsilon: float, options: Options
+    data: adult.Adult, settings: Settings, noise: float | None, epsilon: float, options: Options
 ) -> _Fits:
-    train, test = authors_design(data)
-    rows: Rows = {"X": train, "y": outcome(data.train)}
+    train, test = adult.authors_design(data)
+    rows: Rows = {"X": train, "y": adult.outcome(data.train)}
     fitted = _fit(target_for(logistic(), rows), rows, settings, noise, epsilon, options)
     return _Fits(settings, fitted, test)
 
 
-def _fit_planned(data: Adult, epsilon: float, options: Options) -> _Fits:
-    """Declared bounds and the quick plan that `fit` makes without being asked."""
-    schema = declared_schema(data)
+def _fit_planned(data: adult.Adult, epsilon: float, options: Options) -> _Fits:
+    """Declared bounds and the quick plan that `fit` makes by itself."""
+    schema = adult.declared_schema(data)
     bound = bind_model(logistic(), schema, "income")
-    rows, test = (bound.view.encode(declared_arrays(schema, part)) for part in data)
+    rows, test = (bound.view.encode(adult.declared_arrays(schema, part)) for part in data)
     count = len(rows["y"])
     settings = first_guess(bound, count, Budget(epsilon=epsilon, delta=DELTA))
     fitted = _fit(bound.target, rows, settings, None, epsilon, options)

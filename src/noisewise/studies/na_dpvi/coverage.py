@@ -46,16 +46,6 @@ from noisewise.studies.na_dpvi.experiments import (
 )
 from noisewise.trials import SimulatedFits, Simulator, simulator
 
-__all__ = [
-    "REPETITIONS",
-    "CoverageMeasure",
-    "Fits",
-    "experiment_simulator",
-    "measure_coverage",
-    "repeated_shares",
-    "run_cells",
-]
-
 REPETITIONS = 20
 _UPPER = 2.0
 """Where the rival clips M1's records: its sampler knows of the clipping."""
@@ -149,7 +139,7 @@ def repeated_shares(found: Fits, seed: int) -> np.ndarray:
 
 
 class _Task(NamedTuple):
-    """What a method is asked for."""
+    """What a method works on."""
 
     experiment: Experiment
     budget: Budget

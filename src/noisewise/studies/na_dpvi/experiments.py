@@ -22,26 +22,10 @@ from numpyro.distributions.transforms import SoftplusTransform, Transform
 
 from noisewise.data import Column, PublicSample, Schema
 from noisewise.dpvi import Settings
-from noisewise.models.conjugate import (
-    beta_bernoulli,
-    dirichlet_categorical,
-    gamma_exponential,
-    normal_regression,
-)
+from noisewise.models import conjugate
 from noisewise.models.frame import Frame
 from noisewise.models.glm import both
 from noisewise.models.target import Rows, Target
-
-__all__ = [
-    "AUTHORS_NOISE",
-    "DELTA",
-    "EXPERIMENTS",
-    "ROWS",
-    "STEPS",
-    "Experiment",
-    "log_ratios",
-    "softplus_inverse",
-]
 
 ROWS, DELTA, STEPS = 5000, 1e-5, 10_000
 AUTHORS_NOISE = {0.1: 360.0, 0.3: 117.5, 1.0: 37.8}
@@ -102,13 +86,6 @@ def gamma_exponential_softplus(x: Any = None, rows: int = 1) -> None:
         numpyro.sample("x", dist.Exponential(jax.nn.softplus(free)), obs=x)
 
 
-def beta_bernoulli_logit(x: Any = None, rows: int = 1) -> None:
-    """M2; NumPyro's coordinate of a probability is its logit already."""
-    probability = numpyro.sample("probability", dist.Beta(10.0, 10.0))
-    with numpyro.plate("records", rows if x is None else x.shape[0]):
-        numpyro.sample("x", dist.Bernoulli(probs=probability), obs=x)
-
-
 def dirichlet_categorical_ratios(x: Any = None, rows: int = 1) -> None:
     """M3 with probabilities = softmax(ratios, 0)."""
     prior = dist.TransformedDistribution(dist.Dirichlet(jnp.full(3, 5.0)), _LogRatios())
@@ -140,11 +117,11 @@ class _SoftplusRegressionTarget(Target):
     """As in `GlmTarget`, a record's gradient by the weights is its row times a residual."""
 
     def record_moments(
-        self, frame: Frame, points: Array, noise: Array, batch: Rows
+        self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`; the authors fit in the model's own coordinates."""
         if frame.factor is not None or frame.scale is not None:
-            return super().record_moments(frame, points, noise, batch)
+            return super().record_moments(frame, points, base_normals, batch)
         theta, design = frame.to_model(points), batch["X"]
         variance, jacobian = jax.nn.softplus(theta[:, 0]), jax.nn.sigmoid(theta[:, 0])
         residual = design @ theta[:, 1:].T - batch["y"][:, None]
@@ -152,8 +129,21 @@ class _SoftplusRegressionTarget(Target):
         by_free = 0.5 * jacobian * (1 / variance - slope**2)
         mean = both(by_free.mean(1, keepdims=True), slope.mean(1, keepdims=True) * design)
         draws = len(points)
-        free = by_free @ noise[:, :1] / draws
-        return mean, both(free, (slope @ noise[:, 1:] / draws) * design)
+        free = by_free @ base_normals[:, :1] / draws
+        return mean, both(free, (slope @ base_normals[:, 1:] / draws) * design)
+
+
+_PAPERS: dict[str, Any] = {"steps": STEPS, "clip_prior": True, "full_curvature": False}
+
+
+def authors_settings(**settings: Any) -> Settings:
+    """The preconditioned rule with the paper's step size, priors and burn-in."""
+    return Settings(rule="preconditioned", guide_draws=10, paper_priors=True, **_PAPERS, **settings)
+
+
+def dpvim_settings(**settings: Any) -> Settings:
+    """DPVIm: aligned gradients of one draw."""
+    return Settings(rule="aligned", guide_draws=1, **_PAPERS, **settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,16 +166,8 @@ class Experiment:
     """Of the authors' coordinates."""
 
     def authors_settings(self) -> Settings:
-        """The preconditioned rule with the paper's step size, priors and burn-in."""
-        return Settings(
-            rule="preconditioned",
-            steps=STEPS,
-            guide_draws=10,
-            clip_prior=True,
-            full_curvature=False,
-            paper_priors=True,
-            **self.settings,
-        )
+        """See the function of that name."""
+        return authors_settings(**self.settings)
 
     def dpvim_settings(self) -> Settings:
         """DPVIm: aligned gradients of one draw, with the same clip norm, start and step size.
@@ -194,14 +176,7 @@ class Experiment:
         start in so many steps, for its steps are as small as the noise is large.
         """
         kept = ("clip_norm", "initial_free_scale", "start", "step_factor")
-        return Settings(
-            rule="aligned",
-            steps=STEPS,
-            guide_draws=1,
-            clip_prior=True,
-            full_curvature=False,
-            **{name: self.settings[name] for name in kept},
-        )
+        return dpvim_settings(**{name: self.settings[name] for name in kept})
 
 
 def _alone(column: Column) -> Schema:
@@ -240,16 +215,16 @@ EXPERIMENTS = {
         name="Gamma-Exponential",
         model=gamma_exponential_softplus,
         schema=_alone(Column(name="x", kind="real", bounds=(0, 20))),
-        ours=gamma_exponential,
+        ours=conjugate.gamma_exponential,
         to_authors=lambda latents: softplus_inverse(latents["rate"])[..., None],
         settings=_settings(2.0, precondition=100.0, free_scale=-4.0, start=[0.0]),
         labels=("rate",),
     ),
     "beta-bernoulli": Experiment(
         name="Beta-Bernoulli",
-        model=beta_bernoulli_logit,
+        model=conjugate.beta_bernoulli,  # NumPyro's coordinate of a probability is its logit
         schema=_alone(Column(name="x", kind="binary")),
-        ours=beta_bernoulli,
+        ours=conjugate.beta_bernoulli,
         to_authors=lambda latents: _logit(latents["probability"])[..., None],
         settings=_settings(2.0, precondition=120.0, free_scale=-4.0, start=[0.0]),
         labels=("probability",),
@@ -258,7 +233,7 @@ EXPERIMENTS = {
         name="Dirichlet-Categorical",
         model=dirichlet_categorical_ratios,
         schema=_alone(Column(name="x", kind="category", categories=("a", "b", "c"))),
-        ours=dirichlet_categorical,
+        ours=conjugate.dirichlet_categorical,
         to_authors=lambda latents: log_ratios(latents["probabilities"]),
         settings=_settings(2**0.5, precondition=100.0, free_scale=-6.0, start=[0.0, 0.0]),
         labels=("ratio[0]", "ratio[1]"),
@@ -267,7 +242,7 @@ EXPERIMENTS = {
         name="10-D regression",
         model=SoftplusRegression(),
         schema=_REGRESSION,
-        ours=normal_regression,
+        ours=conjugate.normal_regression,
         to_authors=lambda latents: np.concatenate(
             [softplus_inverse(latents["variance"])[..., None], latents["weights"]], -1
         ),

@@ -15,8 +15,6 @@ from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyRes
 from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, DELTA, EXPERIMENTS, ROWS
 from noisewise.trials import fit_with_steps, noise_multipliers, target_for
 
-__all__ = ["Gradients", "GradientsResult", "run_fit"]
-
 _RATE = 4.0
 """The truth of the simulated table: the prior's mean."""
 _COORDINATE = 0
@@ -74,8 +72,8 @@ class Gradients(Study):
     ) -> GradientsResult:
         """The fit's line."""
         (outcome,) = outcomes.values()
-        asked = {"draws": options.draws, "seed": options.seed, "true_rate": _RATE}
-        return GradientsResult(self, outcome.found, {"epsilon": options.epsilons[0], **asked})
+        chosen = {"draws": options.draws, "seed": options.seed, "true_rate": _RATE}
+        return GradientsResult(self, outcome.found, {"epsilon": options.epsilons[0], **chosen})
 
 
 @dataclass(frozen=True, eq=False)

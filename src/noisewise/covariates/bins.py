@@ -1,0 +1,130 @@
+"""The public bins in which covariates are counted: fixed by the schema before a row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisewise.data import Column, Schema
+
+__all__ = ["Bins", "covariate_bins"]
+
+_LINEAR = 16
+_HALVINGS = 12
+_MOST_SINGLE_COUNTS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """The states of one number in a row: a column's, or one entry's of a vector column.
+
+    A category's levels and a binary column's two values are states as they are. A real column, or a
+    count with many values, has a state of its own for each bound, and for zero: values pile up
+    there. Between the bounds lie sixteen equal intervals, of which the outermost are halved again
+    and again, as are those beside zero: in wide bounds most people may sit close to one of these.
+    """
+
+    name: str
+    column: Column
+    entry: int | None
+    """Place in a vector column's row; None for a column of single numbers."""
+    low: np.ndarray
+    high: np.ndarray
+    """The ends of every state; the same number twice where a state is a single value."""
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether states are intervals of numbers, in order: no levels of a category."""
+        return self.column.kind in ("real", "count")
+
+    @property
+    def middle(self) -> np.ndarray:
+        """The middle of every state."""
+        return (self.low + self.high) / 2
+
+    def mean_and_sd(self, share: np.ndarray) -> tuple[float, float]:
+        """Of an ordered column, from the shares of its states."""
+        mean, width = float(share @ self.middle), self.high - self.low
+        variance = share @ ((self.middle - mean) ** 2 + width**2 / 12)
+        return mean, float(np.sqrt(max(variance, 0.0)))
+
+    def states(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The state of every row. **Rows in, rows out**: only a mechanism may use it."""
+        values = np.asarray(arrays[self.column.name])
+        if self.entry is not None:
+            values = values.reshape(len(values), -1)[:, self.entry]
+        if not self.ordered:
+            return values.astype(np.int64)
+        # The last state that begins at or below the value; single values come before intervals.
+        place = np.searchsorted(self.low, values, side="right") - 1
+        single = np.searchsorted(self.low, values, side="left")
+        exact = self.high[np.minimum(single, len(self) - 1)] == values
+        return np.where(exact, single, place).clip(0, len(self) - 1)
+
+    def draw(self, rng: np.random.Generator, states: np.ndarray) -> np.ndarray:
+        """Values within the states, all equally probable."""
+        if not self.ordered:
+            return states
+        low, high = self.low[states], self.high[states]
+        if self.column.kind == "count":
+            return rng.integers(low.astype(np.int64), high.astype(np.int64) + 1)
+        # The lower end belongs to the state before it where that is a single value.
+        return low + (high - low) * (1 - rng.random(len(states)))
+
+
+def covariate_bins(schema: Schema, columns: tuple[str, ...]) -> tuple[Bins, ...]:
+    """Bins of every number that the named columns hold."""
+    found: list[Bins] = []
+    for name in columns:
+        column = schema[name]
+        low, high = _ends(column)
+        entries = range(len(column.entry_names)) if column.shape else (None,)
+        found += [
+            Bins(entry_name, column, entry, low, high)
+            for entry_name, entry in zip(column.entry_names, entries, strict=True)
+        ]
+    return tuple(found)
+
+
+def _ends(column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper end of every state, in order; of levels, their codes twice."""
+    if column.bounds is None:
+        codes = np.arange(2 if column.categories is None else len(column.categories), dtype=float)
+        return codes, codes
+    low, high = map(float, column.bounds)
+    if column.kind == "count" and high - low < _MOST_SINGLE_COUNTS:
+        values = np.arange(low, high + 1)
+        return values, values
+    return _whole(low, high) if column.kind == "count" else _intervals(low, high)
+
+
+def _edges(low: float, high: float) -> np.ndarray:
+    """Equal steps, halved on towards each bound; and towards zero, if it lies between."""
+    width = (high - low) / _LINEAR
+    halves = width * 0.5 ** np.arange(1, _HALVINGS + 1)
+    inner = np.linspace(low, high, _LINEAR + 1)[1:-1]
+    edges = np.concatenate([low + halves, inner, high - halves])
+    if low < 0 < high:
+        edges = np.concatenate([edges, -halves, [0.0], halves])
+    # Far from zero the smallest halves are lost to rounding.
+    return np.unique(edges[(edges > low) & (edges < high)])
+
+
+def _intervals(low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+    edges = np.concatenate([[low], _edges(low, high), [high]])
+    singles = [end for end in (low, 0.0, high) if low <= end <= high]
+    starts = np.concatenate([np.unique(singles), edges[:-1]])
+    ends = np.concatenate([np.unique(singles), edges[1:]])
+    order = np.lexsort((ends, starts))
+    return starts[order], ends[order]
+
+
+def _whole(low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+    """The same in whole numbers, both ends included: zero and the bounds on their own."""
+    starts = np.unique(np.ceil(np.concatenate([[low, low + 1], _edges(low, high), [high]])))
+    return starts, np.append(starts[1:] - 1, high)

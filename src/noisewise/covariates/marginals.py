@@ -1,0 +1,114 @@
+"""How often each state of each covariate occurs: noisy counts, and what they say of the true ones.
+
+One record is in one state of each column, so it adds a one to as many counts as there are columns:
+the L2 sensitivity of all counts together is the root of the number of columns, however many states
+they have.
+
+A count is not negative, and many are tiny: levels that hardly anybody has, intervals far out in
+wide bounds. Taken as they are, or cut off at zero, noisy counts would people all of them. So counts
+get a prior, nobody with some chance and otherwise any order of magnitude alike; what is reported
+is the posterior, as a mean or as a draw.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from noisewise.covariates.bins import Bins
+from noisewise.data import PrivateRows, Rows
+from noisewise.mechanism import Budget, Release, release_sum
+
+__all__ = ["COUNTS", "Marginals", "release_marginals"]
+
+COUNTS = "counts of covariates' values"
+"""How certificates name the release."""
+
+_POINTS = 400
+_CERTAIN = 8.0
+"""Noise sds above zero from which a count's posterior is the noise alone."""
+_FEWEST = 0.25
+_EMPTY_LEVEL = 0.1
+_ROUNDS = 50
+
+
+class Marginals(NamedTuple):
+    """Noisy counts, column by column, all with the same noise."""
+
+    counts: tuple[np.ndarray, ...]
+    ordered: tuple[bool, ...]
+    """Whether a column's states are intervals, of which many may be empty; no levels."""
+    noise_sd: float
+    release: Release
+
+    def shares(self, rng: np.random.Generator | None = None) -> tuple[np.ndarray, ...]:
+        """Shares of the states of every column: their posterior means, or with ``rng`` a draw."""
+        return tuple(
+            _shares(counts, self.noise_sd, ordered, rng)
+            for counts, ordered in zip(self.counts, self.ordered, strict=True)
+        )
+
+
+def release_marginals(
+    rows: PrivateRows,
+    bins: tuple[Bins, ...],
+    budget: Budget,
+    *,
+    insecure_seed: int | None = None,
+) -> Marginals:
+    """Buy the counts of all states of all columns for the whole of ``budget``."""
+    starts = np.cumsum([0, *(len(column) for column in bins)])
+
+    def indicators(columns: Rows) -> Rows:
+        found = np.zeros((len(next(iter(columns.values()))), starts[-1]))
+        for column, start in zip(bins, starts, strict=False):
+            states = column.states(columns)
+            found[np.arange(len(states)), start + states] = 1.0
+        return {"indicators": found}
+
+    found = release_sum(
+        rows.map(indicators), math.sqrt(len(bins)), budget, what=COUNTS, insecure_seed=insecure_seed
+    )
+    counts = tuple(np.split(found.total, starts[1:-1]))
+    ordered = tuple(column.ordered for column in bins)
+    return Marginals(counts, ordered, found.noise_sd, found.release)
+
+
+def _shares(
+    counts: np.ndarray, noise_sd: float, ordered: bool, rng: np.random.Generator | None
+) -> np.ndarray:
+    """One column's shares from its noisy counts; they sum to one."""
+    small = counts < _CERTAIN * noise_sd
+    found = counts + (0.0 if rng is None else noise_sd * rng.standard_normal(len(counts)))
+    if small.any():
+        grid, chances = _posterior(counts[small], noise_sd, ordered)
+        if rng is None:
+            found[small] = chances @ grid
+        else:
+            ranks = np.cumsum(chances, axis=1) < rng.random((len(chances), 1))
+            found[small] = grid[np.minimum(ranks.sum(1), len(grid) - 1)]
+    found = np.maximum(found, 0.0)
+    total = found.sum()
+    return found / total if total > 0 else np.full(len(found), 1 / len(found))
+
+
+def _posterior(counts: np.ndarray, noise_sd: float, ordered: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Values that a small count may have, zero first, and their chances (counts x values).
+
+    A level that is declared is seldom empty. Of intervals many may be: the chance of zero is the
+    likeliest for their counts together, by expectation maximisation, with one empty and one other
+    state on top, as a single small count does not say much of it.
+    """
+    most = max(float(counts.max()), 0.0) + _CERTAIN * noise_sd
+    grid = np.concatenate([[0.0], np.geomspace(_FEWEST, most, _POINTS)])
+    z = (counts[:, None] - grid) / noise_sd
+    likelihood = np.exp(-0.5 * (z * z - (z * z).min(1, keepdims=True)))
+    empty = 0.5 if ordered else _EMPTY_LEVEL
+    for _ in range(_ROUNDS if ordered else 1):
+        prior = np.append(empty, np.full(_POINTS, (1 - empty) / _POINTS))
+        chances = likelihood * prior
+        chances /= chances.sum(1, keepdims=True)
+        empty = float(chances[:, 0].sum() + 1) / (len(counts) + 2)
+    return grid, chances

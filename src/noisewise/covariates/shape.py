@@ -1,0 +1,198 @@
+"""The covariates' shape: what was bought about their distribution, and rows that are like it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, fraction, integer_at_least
+from noisewise.covariates.bins import Bins, covariate_bins
+from noisewise.covariates.budget import part_of
+from noisewise.covariates.dependence import Dependence, fit_dependence, independent_states
+from noisewise.covariates.marginals import COUNTS, Marginals, release_marginals
+from noisewise.covariates.pairs import PAIRS, PairMoments, release_pairs
+from noisewise.covariates.words import contradictions
+from noisewise.data import Rows, Schema, Table
+from noisewise.mechanism import Budget, Release, calibrate
+from noisewise.models import RowView
+
+__all__ = ["SHARE", "CovariateShape", "buy_shape", "covariate_columns", "shape_cost"]
+
+SHARE = 0.1
+"""Share of the budget (in squared signal-to-noise) that a covariate shape takes by default."""
+PAIRS_SHARE = 0.5
+"""The part of it that goes to pairs of columns."""
+_POOL = 16_384
+_SETTLE, _SETTLE_NEAR = 30, 10
+
+
+def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ...]:
+    """The table's columns that a model takes and does not generate: those to buy the shape of."""
+    needed: list[str] = []
+    for name in view.arguments:
+        if name in generated:
+            continue
+        if view.encoder is not None and name == "X":
+            needed += view.encoder.features
+        else:
+            needed.append(name)
+    return tuple(dict.fromkeys(needed))
+
+
+@dataclass(frozen=True, eq=False)
+class CovariateShape:
+    """Noisy marginals and pair moments of covariates: public, as they were bought.
+
+    ``simulate`` gives rows that are like the real ones as far as the noise lets us know;
+    ``perturbed`` another shape that would be as plausible.
+    """
+
+    schema: Schema
+    bins: tuple[Bins, ...]
+    rows: int
+    """The public number of rows."""
+    marginals: Marginals
+    pairs: PairMoments | None
+    seed: int = 0
+    """Of the simulation, which is public: the same for everyone who has the shape."""
+    doubted: CovariateShape | None = None
+    """The most plausible shape, if this is another draw of what the noise leaves open."""
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The ledger's lines."""
+        bought = (self.marginals.release,)
+        return bought if self.pairs is None else (*bought, self.pairs.release)
+
+    @cached_property
+    def shares(self) -> tuple[np.ndarray, ...]:
+        """Share of every state of every column."""
+        rng = None if self.doubted is None else np.random.default_rng([self.seed, 1])
+        return self.marginals.shares(rng)
+
+    @cached_property
+    def dependence(self) -> Dependence | None:
+        """How columns go together; None if that was not bought."""
+        if self.pairs is None:
+            return None
+        if self.doubted is None or self.doubted.dependence is None:
+            return fit_dependence(self.shares, self.pairs, np.random.default_rng(self.seed))
+        rng = np.random.default_rng([self.seed, 2])
+        return self.doubted.dependence.perturbed(rng, self.shares)
+
+    @cached_property
+    def states(self) -> np.ndarray:
+        """A pool of simulated rows as states (rows x columns)."""
+        rng = np.random.default_rng([self.seed, 3])
+        if self.dependence is None:
+            return independent_states(self.shares, rng, _POOL)
+        # A perturbed shape is near the likeliest one: so are its chains.
+        near = self.doubted is not None
+        found = (
+            self.doubted.states.copy()
+            if self.doubted
+            else independent_states(self.shares, rng, _POOL)
+        )
+        fields = self.dependence.start()
+        for _ in range(_SETTLE_NEAR if near else _SETTLE):
+            self.dependence.sweep(rng, found, fields)
+        return found
+
+    def simulate(self, rng: np.random.Generator, n: int) -> Rows:
+        """Rows in the form of `Table.rows`, of the covariates alone."""
+        integer_at_least("n", n, 1)
+        picked = self.states[_places(rng, len(self.states), n)]
+        found: Rows = {}
+        parts: dict[str, list[np.ndarray]] = {}
+        for j, column in enumerate(self.bins):
+            parts.setdefault(column.column.name, []).append(column.draw(rng, picked[:, j]))
+        for name, values in parts.items():
+            column_ = self.schema[name]
+            whole = np.stack(values, axis=1).reshape(n, *column_.shape)
+            kinds = {"real": float, "count": np.int64, "binary": np.int8, "category": np.int32}
+            found[name] = whole.astype(kinds[column_.kind])
+        return found
+
+    def perturbed(self, rng: np.random.Generator) -> CovariateShape:
+        """Another shape, as plausible as the noise makes it."""
+        likeliest = self.doubted or self
+        return replace(likeliest, seed=int(rng.integers(2**31)), doubted=likeliest)
+
+    def describe(self) -> dict[str, str]:
+        """What was bought and how noisy it is, for certificate and report."""
+        noise = self.marginals.noise_sd
+        found = {
+            "covariates": f"simulated like the data's: counts of {len(self.bins)} columns' values "
+            f"were bought, each with noise of sd {noise:.3g} rows ({noise / self.rows:.2%})"
+        }
+        if self.pairs is not None:
+            found["pairs of covariates"] = (
+                f"their mean products were bought, with noise of sd {self.pairs.noise_sd:.2g} in a "
+                "range of -1 to 1"
+            )
+        return found
+
+    def contradictions(self) -> tuple[str, ...]:
+        """Sentences about columns that are not as the schema declares them."""
+        return contradictions(self.bins, self.shares, self.marginals.noise_sd / self.rows)
+
+
+def _places(rng: np.random.Generator, size: int, n: int) -> np.ndarray:
+    """Rows of the pool: each as often as any other, as far as that is possible."""
+    whole = np.tile(np.arange(size), n // size)
+    return np.concatenate([whole, rng.permutation(size)[: n - len(whole)]])
+
+
+def shape_cost(
+    schema: Schema, columns: tuple[str, ...], budget: Budget, share: float = SHARE
+) -> tuple[Release, ...]:
+    """The releases of `buy_shape`: known before anything is bought."""
+    parts = _parts(len(covariate_bins(schema, columns)), share)
+    return tuple(
+        Release(what=what, noise_multiplier=calibrate(part_of(budget, part), 1.0, 1))
+        for what, part in parts.items()
+    )
+
+
+def _parts(columns: int, share: float) -> dict[str, float]:
+    """Shares of the budget by release; a single column has no pairs."""
+    if columns < 2:
+        return {COUNTS: share}
+    return {COUNTS: share * (1 - PAIRS_SHARE), PAIRS: share * PAIRS_SHARE}
+
+
+def buy_shape(
+    table: Table,
+    columns: tuple[str, ...],
+    public_count: int,
+    budget: Budget,
+    *,
+    share: float = SHARE,
+    insecure_seed: int | None = None,
+) -> CovariateShape:
+    """Buy the shape of some columns with a share of the budget.
+
+    Args:
+        table: The rows.
+        columns: Covariates, by name.
+        public_count: Number of rows as everybody may know it.
+        budget: The whole one.
+        share: What is spent of it, in squared signal-to-noise.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
+    """
+    fraction("share", share)
+    if not columns:
+        raise NoisewiseError("the model takes no covariates: there is no shape to buy")
+    bins = covariate_bins(table.schema, columns)
+    parts = _parts(len(bins), share)
+    first = part_of(budget, parts[COUNTS])
+    marginals = release_marginals(table.rows, bins, first, insecure_seed=insecure_seed)
+    moments = None
+    if PAIRS in parts:
+        second = part_of(budget, parts[PAIRS])
+        moments = release_pairs(
+            table.rows, bins, marginals, public_count, second, insecure_seed=insecure_seed
+        )
+    return CovariateShape(table.schema, bins, public_count, marginals, moments)

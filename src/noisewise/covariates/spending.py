@@ -1,0 +1,52 @@
+"""Whether a fit buys its covariates' shape, and what it pays for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisewise._validate import NoisewiseError, shown
+from noisewise.covariates.shape import SHARE, CovariateShape, covariate_columns, shape_cost
+from noisewise.mechanism import Budget, Release
+from noisewise.models import BoundModel
+
+__all__ = ["as_declared", "covariates_cost", "shaped", "share_to_spend"]
+
+_POOL = 65_536
+"""Simulated rows that stand for a shape: rare levels must be among them."""
+
+
+def share_to_spend(bound: BoundModel, wanted: float | None = None) -> float:
+    """The share of the budget that buys the covariates' shape; zero where it is needless.
+
+    It is for models without covariates, and where they come from a public sample. ``wanted`` is
+    the user's own, or None.
+    """
+    if wanted is not None and not 0 <= wanted < 1:
+        raise NoisewiseError(f"covariate_share must be in [0, 1), got {shown(wanted)}")
+    if bound.simulable:
+        return 0.0
+    return SHARE if wanted is None else wanted
+
+
+def covariates_cost(
+    bound: BoundModel, budget: Budget, wanted: float | None = None
+) -> tuple[Release, ...]:
+    """What buying the shape will release: known before anything is bought."""
+    share = share_to_spend(bound, wanted)
+    if not share:
+        return ()
+    columns = covariate_columns(bound.view, bound.target.generated)
+    return shape_cost(bound.view.schema, columns, budget, share)
+
+
+def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
+    """The model with its simulated covariates like the shape's."""
+    return bound.with_covariates(shape.simulate(np.random.default_rng(3), _POOL), approximate=True)
+
+
+def as_declared(bound: BoundModel) -> BoundModel:
+    """The model as a fit will know it if covariates are as the schema declares: for plans and
+    simulated fits, where buying the shape would find just that."""
+    simulated = bound.view.schema.simulate(np.random.default_rng(3), _POOL)
+    columns = covariate_columns(bound.view, bound.target.generated)
+    return bound.with_covariates({name: simulated[name] for name in columns}, approximate=True)
