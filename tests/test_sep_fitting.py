@@ -88,13 +88,8 @@ def test_a_linear_fit_is_in_the_targets_units(linear):
         assert abs(found["mean"][name] - value) < 4.5 * found["sd"][name]
         assert found["sd"][name] < 4
     assert linear.status is Status.OK
-<<<<<<< HEAD
-    plain = linear.summary(plain=True)
-    assert (plain["sd"] < found["sd"]).all()
-=======
     unaware = linear.summary(noise_unaware=True)
     assert (unaware["sd"] < found["sd"]).all()
->>>>>>> 02eb5c0c1d49f68705b51fe4c2cc110aaaf59771
 
 
 @pytest.mark.parametrize(("model", "factor"), [("logistic", 1.0), ("probit", 0.6)])
