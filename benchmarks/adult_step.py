@@ -34,7 +34,7 @@ def _against_loop(problem: problems.Problem, rounds: int) -> Figure:
     run = research_loop.build(
         problem, research_loop.logistic_log_likelihood, research_loop.logistic_log_prior
     )
-    start = jnp.asarray(problem.assembly.initial, jnp.float32)
+    start = jnp.asarray(problem.run.start, jnp.float32)
     keys = jax.random.split(jax.random.PRNGKey(0), _LOOP_STEPS)
 
     def loop() -> float:
@@ -59,7 +59,7 @@ def _against_loop(problem: problems.Problem, rounds: int) -> Figure:
 
 def _against_float(problem: problems.Problem, rounds: int) -> Figure:
     run = float_step.build(problem)
-    start = jnp.asarray(problem.assembly.initial, jnp.float32)
+    start = jnp.asarray(problem.run.start, jnp.float32)
     key = jax.random.PRNGKey(0)
 
     def plain() -> float:

@@ -20,11 +20,12 @@ from noisewise.data import Column, Schema
 from noisewise.dpvi import Settings
 from noisewise.evaluation import rmse_floor
 from noisewise.mechanism import Budget
-from noisewise.models import build_target
+from noisewise.models import bind_model
 from noisewise.models.conjugate import beta_bernoulli
 from noisewise.models.glm import logistic
-from noisewise.planning import first_guess, row_view, simulator
+from noisewise.planning import first_guess
 from noisewise.studies.na_dpvi.coverage import Fits, measure_coverage
+from noisewise.trials import simulator
 
 DELTA = 1e-5
 _UNIT = float(np.log(np.expm1(1.0)))
@@ -53,17 +54,16 @@ def _model(
     name: str, model: Callable[..., Any], schema: Schema, target: str | None, epsilon: float,
     asked: argparse.Namespace,
 ) -> None:  # fmt: skip
-    view = row_view(model, schema, target, None, None)
-    built = build_target(model, view.simulate(np.random.default_rng(0), 4))
+    bound = bind_model(model, schema, target)
     budget = Budget(epsilon=epsilon, delta=DELTA)
-    ours = first_guess(built, view, asked.rows, budget, steps=asked.steps)
+    ours = first_guess(bound, asked.rows, budget, steps=asked.steps)
     lines: tuple[tuple[str, Settings, tuple[str, ...]], ...] = (
         ("means_only", ours, ("analytic", "naive")),
         ("aligned, matrix", _aligned(ours, True), ("analytic", "averaged", "naive")),
         ("aligned, diagonal", _aligned(ours, False), ("exact",)),
     )
     for rule, settings, posteriors in lines:
-        ready = simulator(built, view, settings, asked.rows, budget)
+        ready = simulator(bound, settings, asked.rows, budget)
         found = ready.run_all(posteriors, range(asked.fits), draws=asked.draws, seed=1)
         for posterior, fits in zip(posteriors, found, strict=True):
             measured = measure_coverage(Fits(fits.truth, fits.draws, fits.tail_mean))

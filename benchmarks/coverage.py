@@ -88,8 +88,8 @@ def planned(cell: Cell, folder: Path | None) -> tuple[nw.Plan, float]:
     start = time.perf_counter()
     made = nw.plan(
         cell.model,
-        like=cell.schema,
-        n=ROWS,
+        schema=cell.schema,
+        rows=ROWS,
         budget=nw.Budget(epsilon=cell.epsilon, delta=DELTA),
         target=cell.target,
         public_sample=cell.sample,
@@ -105,8 +105,8 @@ def measured(cell: Cell, plan: nw.Plan, simulations: int) -> str:
     start = time.perf_counter()
     found = nw.coverage(
         cell.model,
-        like=cell.schema,
-        n=ROWS,
+        schema=cell.schema,
+        rows=ROWS,
         budget=nw.Budget(epsilon=cell.epsilon, delta=DELTA),
         target=cell.target,
         plan=plan,
@@ -123,7 +123,7 @@ def measured(cell: Cell, plan: nw.Plan, simulations: int) -> str:
         _beside(_range(found.scores.z_mean), _range(before.scores.z_mean)),
         _beside(_range(found.scores.z_sd), _range(before.scores.z_sd)),
         f"{_range(ratio)}",
-        f"{_range(found.plain_z_sd)}",
+        f"{_range(found.noise_unaware_z_sd)}",
         f"{found.scores.failed}",
         _misses(found, ratio),
         f"{took:.0f} s",

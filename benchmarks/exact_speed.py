@@ -9,7 +9,8 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.figure import Figure, from_ratio, milliseconds
 from benchmarks.timing import compare, seconds
-from noisewise.dpvi import FullTrace, run_secure
+from noisewise.dpvi import BLOCKS, FullTrace, trace_of
+from noisewise.engine import run_secure
 from noisewise.posterior import FitContext, exact, nuts
 from noisewise.posterior.burn_in import find_burn_in
 from noisewise.posterior.trace_model import TraceModel, diagonal_model
@@ -65,19 +66,9 @@ def _nuts(kept: _Kept, warmup: int, draws: int) -> None:
 
 def _kept_trace() -> _Kept:
     problem = problems.ten_dimensional_regression()
-    assembly = problem.assembly
-    trace = run_secure(
-        assembly.program,
-        assembly.setting,
-        problem.rows,
-        problem.row_count,
-        assembly.initial,
-        assembly.schedule,
-        insecure_seed=0,
-        keep_steps=True,
-    )
+    trace = trace_of(run_secure(problem.run, problem.rows, insecure_seed=0), BLOCKS)
     blocks = find_burn_in(trace, problem.settings.burn_in).blocks
-    context = FitContext.of(assembly, problem.settings)
+    context = FitContext.of(problem.run, problem.settings)
     model = diagonal_model(trace.statistics(blocks), context)
     first = int(np.asarray(trace.blocks.count)[:blocks].sum())
     assert trace.full is not None

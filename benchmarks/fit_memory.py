@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import problems
 from benchmarks.figure import Figure, from_ratio
 from benchmarks.timing import compare
-from noisewise.dpvi import run_secure
+from noisewise.engine import run_secure
 
 NAME = "memory"
 _SHORT, _LONG = 1_000, 100_000
@@ -45,15 +45,7 @@ def _in_subprocess(steps: int) -> float:
 
 def _fit(steps: int) -> None:
     problem = problems.adult_shaped(_SAMPLING_RATE, steps)
-    assembly = problem.assembly
-    run_secure(
-        assembly.program,
-        assembly.setting,
-        problem.rows,
-        problem.row_count,
-        assembly.initial,
-        assembly.schedule,
-    )
+    run_secure(problem.run, problem.rows)
 
 
 def _peak_bytes() -> int:

@@ -17,6 +17,7 @@ from jax import Array
 from noisewise.dpvi.run import stream_chunks
 
 from benchmarks.problems import NOISE_MULTIPLIER, Problem
+from noisewise.engine.run import _stream
 from noisewise.mechanism import Chunk, SecureSource
 
 CHUNK_STEPS = 100
@@ -24,15 +25,15 @@ CHUNK_STEPS = 100
 
 def build(problem: Problem) -> Any:
     """A jitted ``run(parameters, key, chunk)``: the steps of one chunk of batches."""
-    program, setting = problem.assembly.program, problem.assembly.setting
-    rule, constants, rows = program.rule, setting.constants, problem.rows
-    clip_norm, size = problem.settings.clip_norm, program.passes.size
+    algorithm, numbers = problem.run.algorithm, problem.run.numbers
+    rule, constants, rows = algorithm.rule, numbers.constants, problem.rows.unsafe_columns()
+    clip_norm, size = problem.settings.clip_norm, problem.run.passes.size
 
     def step(parameters: Array, inputs: tuple[Array, ...], indices: Array) -> tuple[Array, None]:
         key, offset, drawn = inputs
         key_guide, key_noise = jax.random.split(key)
-        shocks = jax.random.normal(key_guide, (program.draws, rule.target.dim))
-        share = rule.public_gradient(constants, parameters, shocks) / setting.rows
+        shocks = jax.random.normal(key_guide, (algorithm.draws, rule.target.dim))
+        share = rule.public_gradient(constants, parameters, shocks) / numbers.public_count
         here = jax.lax.dynamic_slice_in_dim(indices, offset, size)
         batch = jax.tree.map(lambda column: column[here], rows)
         gradients = rule.record_gradients(constants, parameters, shocks, batch, share)
@@ -41,7 +42,7 @@ def build(problem: Problem) -> Any:
         noise = NOISE_MULTIPLIER * clip_norm * jax.random.normal(key_noise, (rule.released,))
         total = jnp.sum(gradients * factors[:, None], axis=0) + noise
         gradient = rule.complete(constants, parameters, shocks, total)
-        return parameters - setting.step_size * gradient, None
+        return parameters - numbers.step_size * gradient, None
 
     @jax.jit
     def run(parameters: Array, key: Array, chunk: Chunk) -> Array:
@@ -57,11 +58,7 @@ def build(problem: Problem) -> Any:
 
 def batches(problem: Problem, chunks: int) -> Iterator[Chunk]:
     """Chunks of Poisson batches, the next one drawn while the device works on this one."""
-    setting = problem.assembly.setting
-    source = SecureSource(
-        problem.row_count,
-        setting.sampling_rate,
-        np.asarray(setting.noise_scale, float),
-        problem.assembly.program.passes,
-    )
-    yield from stream_chunks(source, [CHUNK_STEPS] * chunks)
+    run = problem.run
+    scale = np.asarray(run.numbers.noise_scale, float)
+    source = SecureSource(problem.row_count, run.sampling_rate, scale, run.passes)
+    yield from _stream(source, [CHUNK_STEPS] * chunks)

@@ -20,7 +20,7 @@ def measure(quick: bool) -> list[Figure]:
     run = research_loop.build(
         problem, research_loop.gamma_log_likelihood, research_loop.gamma_log_prior
     )
-    start = jnp.asarray(problem.assembly.initial, jnp.float32)
+    start = jnp.asarray(problem.run.start, jnp.float32)
     keys = jax.random.split(jax.random.PRNGKey(0), _LOOP_STEPS)
 
     def loop() -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.figure import Figure
 from benchmarks.timing import seconds
-from noisewise.dpvi import run_secure
+from noisewise.engine import run_secure
 
 NAME = "gpu"
 
@@ -18,17 +18,9 @@ def measure(quick: bool) -> list[Figure]:
     if jax.default_backend() != "gpu":
         return []
     problem = problems.adult_shaped()
-    assembly = problem.assembly
 
     def fit() -> None:
-        run_secure(
-            assembly.program,
-            assembly.setting,
-            problem.rows,
-            problem.row_count,
-            assembly.initial,
-            assembly.schedule,
-        )
+        run_secure(problem.run, problem.rows)
 
     fit()
     times = [seconds(fit) for _ in range(3 if quick else 9)]

@@ -6,7 +6,7 @@ python -m benchmarks.mixture_shares [--tables 30] [--rows 5000] [--epsilon 1] [-
 Simulated tables of ward, sex, smoking and visits: visits depend on the others, wards and smoking on
 each other. Every table gets one private fit by the ready-made mixture with its own settings, and is
 asked for six shares and six coefficients. ``--before`` adds the same fits with the settings that
-were used first: no scaling of the gradient's parts, and a clip norm that a quarter of made-up
+were used first: no scaling of the gradient's parts, and a clip norm that a quarter of simulated
 records exceed, so that records with many visits lose their shares with their residuals.
 ``--mean`` declares the visits' mean (and, as a schema wants both, an sd of the same size).
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -24,10 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.data import Column, Schema
-from noisewise.dpvi import BlockSums, Program, Setting, Settings, Trace, assemble, run_simulated
-from noisewise.mechanism import Budget, DeviceSource, Mechanism
-from noisewise.models import Rows, Target, bind, build_target, mixture
+from noisewise.data import Column, Rows, Schema
+from noisewise.dpvi import BlockSums, Settings, Trace, assemble
+from noisewise.engine import Run, block_length, device_source, run_simulated
+from noisewise.mechanism import Budget
+from noisewise.models import Target, bind_model
 from noisewise.planning import mixture_guess
 from noisewise.posterior import FitContext, infer
 
@@ -38,7 +38,7 @@ SEX_SHARE, SMOKERS = 0.52, np.array([0.2, 0.2, 0.45, 0.45])
 COEFFICIENTS = np.array([0.6, 0.3, -0.3, 0.6, -0.2, 0.7])
 SHARES = np.array([*WARD_SHARES, SEX_SHARE, WARD_SHARES @ SMOKERS])
 OLD_CLIP_NORM = 1.885
-"""What a quarter of made-up records exceed, for this schema, when no part is scaled."""
+"""What a quarter of simulated records exceed, for this schema, when no part is scaled."""
 HEAD = "| settings | quantity | held | largest bias | its error | its sd | z sds |"
 
 
@@ -68,17 +68,15 @@ def main() -> None:
         f"six intervals of one table counted as one).\n\n{HEAD}\n|" + " --- |" * 7
     )
     schema = _schema(asked.rows, asked.mean)
-    model = mixture().of(schema, "visits")
-    view = bind(model, schema, "visits")
-    target = build_target(model, view.simulate(np.random.default_rng(0), 4))
+    bound = bind_model("mixture", schema, "visits")
     budget = Budget(epsilon=asked.epsilon, delta=DELTA)
-    now = mixture_guess(target, view, asked.rows, budget, asked.steps)
+    now = mixture_guess(bound, asked.rows, budget, asked.steps)
     choices = {"parts scaled": now}
     if asked.before:
         old = replace(now, frame_scale=None, curvature=None, clip_norm=OLD_CLIP_NORM)
         choices = {"before": old, **choices}
     for name, settings in choices.items():
-        fits = list(_fits(target, settings, budget, asked.rows, asked.tables))
+        fits = list(_fits(bound.target, settings, budget, asked.rows, asked.tables))
         _line(f"{name}, clip norm {settings.clip_norm:.2f}", "shares", fits, SHARES)
         _line("", "coefficients", fits, COEFFICIENTS)
         print(f"{sum(fit.status == 'ok' for fit in fits)} of {len(fits)} fits say ok", flush=True)
@@ -113,21 +111,13 @@ def simulate_table(seed: int, rows: int) -> Rows:
 def _fits(
     target: Target, settings: Settings, budget: Budget, rows: int, tables: int
 ) -> Iterator[Fit]:
-    mechanism = Mechanism(
-        clip_norm=settings.clip_norm, sampling_rate=settings.sampling_rate, steps=settings.steps
-    ).calibrate(budget)
-    ready = assemble(settings, target, mechanism, rows, rows)
-    source = DeviceSource(rows, settings.sampling_rate, ready.program.passes)
-    initial = jnp.asarray(ready.initial, jnp.float32)
-    schedule = jnp.asarray(ready.block_schedule())
+    run = assemble(settings, target, settings.mechanism().calibrate(budget), rows)
+    frame = run.numbers.constants.frame
     for number in range(tables):
-        table = target.prepare(simulate_table(number, rows), ready.frame)
-        key = jax.random.PRNGKey(1000 + number)
-        blocks, last = jax.device_get(
-            _run(ready.program, source, ready.setting, table, initial, schedule, key)
-        )
+        table = target.prepare(simulate_table(number, rows), frame)
+        blocks, last = jax.device_get(_run(run, table, jax.random.PRNGKey(1000 + number)))
         trace, rng = Trace(BlockSums(*blocks), last), np.random.default_rng(number)
-        found = infer("averaged", trace, FitContext.of(ready, settings), DRAWS, rng)
+        found = infer("averaged", trace, FitContext.of(run, settings), DRAWS, rng)
         yield _asked_for(target, found)
 
 
@@ -140,12 +130,11 @@ def _asked_for(target: Target, found: Any) -> Fit:
     return Fit(shares, np.asarray(latents["coefficients"]), found.status.value)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _run(
-    program: Program, source: DeviceSource, setting: Setting, table: Rows, initial: Array,
-    schedule: Array, key: Array,
-) -> Any:  # fmt: skip
-    return run_simulated(program, setting, source, table, initial, schedule, key)
+@jax.jit
+def _run(run: Run, table: Rows, key: Array) -> Any:
+    source = device_source(run, len(next(iter(table.values()))))
+    found = run_simulated(run, source, table, key, block_length(run))
+    return found.records, found.state.parameters
 
 
 def _line(name: str, quantity: str, fits: list[Fit], truth: np.ndarray) -> None:

@@ -20,7 +20,7 @@ def main() -> None:
     budget = nw.Budget(epsilon=1.0, delta=1e-6)
     kind = jax.devices()[0].device_kind  # starts the device, which is not planning
     start = time.perf_counter()
-    made = nw.plan("logistic", like=schema, n=20_190, budget=budget, target="visited")
+    made = nw.plan("logistic", schema=schema, rows=20_190, budget=budget, target="visited")
     took = time.perf_counter() - start
     print(f"plan for the demo's regression on {kind}: {took:.0f} s, {made.forecast.fits} fits last")
 

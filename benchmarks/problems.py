@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from noisewise.dpvi import Assembly, Settings, assemble
-from noisewise.mechanism import Mechanism
+from noisewise.data import PrivateRows
+from noisewise.dpvi import Settings, assemble
+from noisewise.engine import Run
 from noisewise.models import Target, build_target
 from noisewise.models.conjugate import gamma_exponential, normal_regression
 from noisewise.models.glm import logistic
@@ -25,8 +26,8 @@ class Problem:
 
     target: Target
     settings: Settings
-    assembly: Assembly
-    rows: dict[str, Any]
+    run: Run
+    rows: PrivateRows
     """As the run wants them: prepared for the frame, on the device."""
     data: dict[str, np.ndarray]
     """As the model wants them."""
@@ -38,7 +39,7 @@ class Problem:
 
 
 def adult_shaped(sampling_rate: float = 0.1, steps: int = STEPS) -> Problem:
-    """Logistic regression on 30,162 rows of 57 columns: UCI Adult's shape, made-up values."""
+    """Logistic regression on 30,162 rows of 57 columns: UCI Adult's shape, simulated values."""
     rng = np.random.default_rng(0)
     X = _one_hot_like(rng, 30_162, 57)
     chance = 1 / (1 + np.exp(-X @ rng.normal(size=57) * 0.5))
@@ -70,7 +71,8 @@ def gamma(steps: int = STEPS) -> Problem:
 
 
 def ten_dimensional_regression(steps: int = STEPS) -> Problem:
-    """The paper's regression: ten covariates, an intercept and a variance, 5000 rows."""
+    """The paper's regression: ten covariates, an intercept and a variance, 5000 rows; every step is
+    kept."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(5000, 10)), np.ones((5000, 1))], 1).astype(np.float32)
     variance = 0.5 / 19
@@ -85,7 +87,7 @@ def ten_dimensional_regression(steps: int = STEPS) -> Problem:
         steps=steps,
         start=np.array([-4.0, *[1.0] * 11]),
     )
-    return _problem(normal_regression, {"X": X, "y": y}, settings)
+    return _problem(normal_regression, {"X": X, "y": y}, settings, keep_steps=True)
 
 
 def with_rule(rule: str) -> Problem:
@@ -144,14 +146,12 @@ def _paper_settings(**options: Any) -> Settings:
     )
 
 
-def _problem(model: Any, data: dict[str, np.ndarray], settings: Settings) -> Problem:
+def _problem(
+    model: Any, data: dict[str, np.ndarray], settings: Settings, keep_steps: bool = False
+) -> Problem:
     target = build_target(model, {name: column[:4] for name, column in data.items()})
     count = len(next(iter(data.values())))
-    mechanism = Mechanism(
-        clip_norm=settings.clip_norm,
-        sampling_rate=settings.sampling_rate,
-        steps=settings.steps,
-        noise_multiplier=NOISE_MULTIPLIER,
-    )
-    assembly = assemble(settings, target, mechanism, count, count)
-    return Problem(target, settings, assembly, target.prepare(data, assembly.frame), data)
+    mechanism = replace(settings.mechanism(), noise_multiplier=NOISE_MULTIPLIER)
+    run = assemble(settings, target, mechanism, count, keep_steps=keep_steps)
+    rows = PrivateRows(target.prepare(data, run.numbers.constants.frame))
+    return Problem(target, settings, run, rows, data)

@@ -42,10 +42,10 @@ def gamma_log_prior(theta: Array) -> Array:
 
 def build(problem: Problem, log_likelihood: LogDensity, log_prior: LogDensity) -> Callable:
     """A jitted ``run(parameters, keys)``: one step a key; returns the last parameters."""
-    settings, setting = problem.settings, problem.assembly.setting
+    settings, numbers = problem.settings, problem.run.numbers
     rows = {name: jnp.asarray(column) for name, column in problem.data.items()}
     count, dim = problem.row_count, problem.target.dim
-    beta, clip_norm = setting.constants.precondition, settings.clip_norm
+    beta, clip_norm = numbers.constants.precondition, settings.clip_norm
 
     def loss(parameters: Array, shocks: Array, record: dict[str, Array]) -> Array:
         mean, scale = parameters[:dim], jax.nn.softplus(parameters[dim:])
@@ -69,7 +69,7 @@ def build(problem: Problem, log_likelihood: LogDensity, log_prior: LogDensity) -
         clipped = jax.vmap(clip)(gradients * beta)
         total = jnp.sum(clipped * mask[:, None], axis=0)
         noise = NOISE_MULTIPLIER * clip_norm * jax.random.normal(key_noise, total.shape)
-        return parameters - setting.step_size * (total + noise) / beta, None
+        return parameters - numbers.step_size * (total + noise) / beta, None
 
     @jax.jit
     def run(parameters: Array, keys: Any) -> Array:

@@ -6,7 +6,7 @@ import contextlib
 import time
 
 from benchmarks.problems import Problem
-from noisewise.dpvi import run_secure
+from noisewise.engine import run_secure
 
 
 class _Enough(Exception):
@@ -25,16 +25,7 @@ def seconds_a_step(problem: Problem, chunks: int) -> float:
         if len(ticks) > chunks:
             raise _Enough
 
-    assembly = problem.assembly
     with contextlib.suppress(_Enough):
-        run_secure(
-            assembly.program,
-            assembly.setting,
-            problem.rows,
-            problem.row_count,
-            assembly.initial,
-            assembly.schedule,
-            progress=progress,
-        )
+        run_secure(problem.run, problem.rows, progress=progress)
     (first_step, first_time), (last_step, last_time) = ticks[0], ticks[-1]
     return (last_time - first_time) / (last_step - first_step)

@@ -26,11 +26,12 @@ from noisewise.dpsep import (
     NetworkSite,
     ProbitSite,
     RegressionSite,
-    fit_phases_simulated,
+    assemble_phases,
+    fit_simulated,
     glm_phases,
     network_phases,
     phase_mechanisms,
-    understatement,
+    variance_inflation,
 )
 from noisewise.mechanism import Budget
 
@@ -71,13 +72,14 @@ def regression(name: str, epsilon: float, fits: int) -> dict[str, Any]:
     site = SITES[name]
     phases = glm_phases(site, np.asarray(_covariates(jax.random.PRNGKey(9), 2000)))
     mechanisms = phase_mechanisms(phases, Budget(epsilon=epsilon, delta=1e-5))
+    runs = assemble_phases(phases, mechanisms, ROWS, jnp.zeros(WIDTH))
 
     def one(key: Array) -> Any:
         keys = jax.random.split(key, 4)
         weights = jax.random.normal(keys[0], (WIDTH,))
         X = _covariates(keys[1], ROWS)
         rows = {"X": X, "y": _target(name, X @ weights, keys[2])}
-        fit = fit_phases_simulated(phases, mechanisms, rows, jnp.zeros(WIDTH), keys[3])
+        fit = fit_simulated(runs, rows, keys[3])
         plain = site.family.diagonal(fit.covariance)
         spread = site.family.diagonal(fit.noise_covariance)
         return fit.mean - weights, plain, spread
@@ -101,6 +103,7 @@ def network(epsilon: float, fits: int) -> dict[str, Any]:
     mechanisms = phase_mechanisms(phases, Budget(epsilon=epsilon, delta=1e-5))
     site = phases[-1].site
     assert isinstance(site, NetworkSite)
+    runs = assemble_phases(phases, mechanisms, NETWORK_ROWS, site.start(0))
 
     def truth(X: Array, waves: Array) -> Array:
         return NETWORK_TARGET_SD * jnp.sin(X @ waves).sum(1) / jnp.sqrt(2.0)
@@ -114,11 +117,10 @@ def network(epsilon: float, fits: int) -> dict[str, Any]:
         )
         y = truth(X, waves) + NOISE * jax.random.normal(keys[3], (NETWORK_ROWS,))
         fresh = truth(new, waves) + NOISE * jax.random.normal(keys[4], (NEW,))
-        initial = jnp.asarray(site.start(0))
-        fit = fit_phases_simulated(phases, mechanisms, {"X": X, "y": y}, initial, keys[5])
+        fit = fit_simulated(runs, {"X": X, "y": y}, keys[5])
         noise = site.noise_variance(fit.extra, NETWORK_ROWS)
         aware = fit.covariance + fit.noise_covariance
-        factor = understatement(phases, mechanisms, fit, NETWORK_ROWS, initial, keys[6])
+        factor = variance_inflation(runs, site, fit, NETWORK_ROWS, keys[6])
         said = [
             jax.vmap(lambda x, v=variance: site.output(fit.mean, v, x))(new)
             for variance in (fit.covariance, aware, factor * aware)

@@ -138,8 +138,8 @@ def _stretches(codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Long enough, and with enough in them, not to come about by chance."""
     for start in range(0, len(codes) - STRETCH + 1, STRETCH // 2):
         some = codes[start : start + STRETCH]
-        _, counts = np.unique(some, return_counts=True)
-        if STRETCH - counts.max() >= STRETCH // 5:
+        runs = {tuple(some[i : i + 6]) for i in range(STRETCH - 6)}
+        if len(runs) > STRETCH // 4:
             yield start, some
 
 

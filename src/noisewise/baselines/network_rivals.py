@@ -104,6 +104,7 @@ def _descend(loss: Loss, start: Array, rows: Rows, key: Array, epochs: int) -> A
     """Adam on batches of 100 records, the learning rate falling to zero as a cosine."""
     import optax
 
+    rows = {name: jnp.asarray(column) for name, column in rows.items()}
     count = len(next(iter(rows.values())))
     batch = min(_BATCH, count)
     steps = epochs * (count // batch)

@@ -72,7 +72,7 @@ def one_at_a_time(
     prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
     scale = rate * 2 * clip * noise_multiplier if noise_multiplier else 0.0
 
-    def one(walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
+    def one(rows: Rows, walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
         index, key = inputs
         theta, average = (
             walk.theta,
@@ -95,7 +95,7 @@ def one_at_a_time(
             _proper(site.family, moved), walk.extra + rate / count * (extra - walk.extra)
         ), None
 
-    return _walk(site, prior, initial, one, order, seed)
+    return _walk(site, prior, initial, one, rows, order, seed)
 
 
 def adf(
@@ -108,12 +108,12 @@ def adf(
     count = _count(rows)
     prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
 
-    def one(walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
+    def one(rows: Rows, walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
         found, extra = _record(site, walk.theta, walk.extra, count, rows, inputs[0])
         moved = _proper(site.family, _each(jnp.add, walk.theta, found))
         return _Walk(moved, walk.extra + (extra - walk.extra) / count), None
 
-    return _walk(site, prior, initial, one, order, 0)
+    return _walk(site, prior, initial, one, rows, order, 0)
 
 
 def ep(
@@ -133,7 +133,7 @@ def ep(
     prior = site.prior(jnp.asarray(initial), jnp.zeros(family.dim))
     extra = site.first_extra()
 
-    def one(carry: Any, index: Array) -> tuple[Any, None]:
+    def one(rows: Rows, carry: Any, index: Array) -> tuple[Any, None]:
         theta, sites = carry
         old = Natural(sites.eta[index], sites.precision[index])
         cavity = _each(jnp.subtract, theta, old)
@@ -149,7 +149,7 @@ def ep(
 
     sites = Natural(jnp.zeros((count, family.dim)), jnp.zeros((count, family.packed)))
     theta = _theta_at(family, prior, initial)
-    (theta, _), _ = jax.jit(lambda: jax.lax.scan(one, (theta, sites), jnp.asarray(order)))()
+    theta, _ = _scan(one, rows, (theta, sites), jnp.asarray(order))
     return _gaussian(family, theta)
 
 
@@ -208,13 +208,22 @@ def _walk(
     prior: Natural,
     initial: np.ndarray | Array,
     one: Any,
+    rows: Rows,
     order: np.ndarray | Array,
     seed: int | Array,
 ) -> Gaussian:
     first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
     keys = jax.random.split(jax.random.PRNGKey(seed), len(order))
-    last, _ = jax.jit(lambda: jax.lax.scan(one, first, (jnp.asarray(order), keys)))()
+    last: _Walk = _scan(one, rows, first, (jnp.asarray(order), keys))
     return _gaussian(site.family, last.theta)
+
+
+def _scan(one: Any, rows: Rows, first: Any, inputs: Any) -> Any:
+    """The last state. Rows are an argument of the program: as constants they would end up in JAX's
+    compilation cache."""
+    whole = jax.jit(lambda rows, first, inputs: jax.lax.scan(partial(one, rows), first, inputs)[0])
+    columns = {name: jnp.asarray(column) for name, column in rows.items()}
+    return whole(columns, first, inputs)
 
 
 def literal_noise(budget: Budget, rows: int, epochs: int) -> float:

@@ -27,6 +27,7 @@ def fit_unsafe(run: Run, rows: Rows, key: Array | None = None) -> SepFit:
     that comes out of here is private.
     """
     algorithm, numbers = run.algorithm, run.numbers
+    rows = {name: jnp.asarray(column) for name, column in rows.items()}
     count = len(next(iter(rows.values())))
     size = count if key is None else max(1, round(numbers.sampling_rate * count))
 

@@ -6,12 +6,13 @@ from noisewise.dpvi.assemble import assemble, decaying_schedule, heuristic_step,
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule
-from noisewise.dpvi.settings import Settings
+from noisewise.dpvi.settings import RULES, Settings
 from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, merge, trace_of
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 
 __all__ = [
     "BLOCKS",
+    "RULES",
     "Aligned",
     "AlignedNatural",
     "BlockSums",
