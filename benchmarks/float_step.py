@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from noisewise.dpvi.run import stream_chunks
 
 from benchmarks.problems import NOISE_MULTIPLIER, Problem
 from noisewise.engine.run import _stream
