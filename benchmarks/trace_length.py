@@ -9,7 +9,6 @@ from noisewise.dpvi.run import BLOCKS
 
 from benchmarks.figure import Figure, from_ratio, milliseconds
 from benchmarks.timing import compare, seconds
-from noisewise.dpvi import BLOCKS, BlockSums, Trace
 from noisewise.posterior import exact
 from noisewise.posterior.trace_model import TraceModel, paper_priors
 
