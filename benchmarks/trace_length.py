@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
-from noisewise.dpvi.run import BLOCKS
 
 from benchmarks.figure import Figure, from_ratio, milliseconds
 from benchmarks.timing import compare, seconds

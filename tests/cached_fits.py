@@ -1,4 +1,4 @@
-"""Every fit path once on a tiny table with sentinel cells, for the compilation cache to keep."""
+"""Every fit path once on a tiny table with sentinel cells, for the compilation cache to keep.
 
 The folder gets the cache, and ``rows.npz``: the rows in every form in which they were held. Rows
 must be arguments of compiled programs: a constant would be written into the cache, for good.
