@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.figure import Figure, from_ratio, milliseconds
 from benchmarks.timing import compare, seconds
+from noisewise.dpvi import BLOCKS, BlockSums, Trace
 from noisewise.posterior import exact
 from noisewise.posterior.trace_model import TraceModel, paper_priors
 
