@@ -30,7 +30,8 @@ from noisewise.data import Column, Table
 from noisewise.mechanism import Budget
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import guess_settings
-from noisewise.trials import SimulatedFits, Simulator, dpvi_trial
+from noisewise.trials import SimulatedFits, Simulator
+from noisewise.trials.designs import dpvi_trial
 
 DRAWS, DELTA, SHAPES = 400, 1e-6, 4
 OUTCOMES = {

@@ -1,4 +1,4 @@
-"""python cached_fits.py FOLDER WAY ...: fit a small table these ways with JAX's compilation cache on.
+"""Every fit path once on a tiny table with sentinel cells, for the compilation cache to keep.
 
 The folder gets the cache, and ``rows.npz``: the rows in every form in which they were held. Rows
 must be arguments of compiled programs: a constant would be written into the cache, for good.

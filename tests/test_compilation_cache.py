@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cached_fits import WAYS
 from jax._src import compilation_cache
-from private_copies import copies, private_cells
 
 import noisewise
+from cached_fits import WAYS
+from private_copies import copies, private_cells
 
 QUICK = ("logistic", "one by one")
 

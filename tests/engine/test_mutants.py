@@ -4,7 +4,7 @@ kind of algorithm it runs."""
 import pytest
 
 from engine.algorithms import REPRESENTATIVES, cases
-from engine.checks import fault
+from engine.contract import fault
 from engine.mutants import COMPILED_IN, EVERY, HARMLESS, in_the_engine
 
 

@@ -1,4 +1,4 @@
-"""DPVIm whole: aligned gradients, Adam, averaged tails, on simulated tables and through the doors."""
+"""DPVIm whole: aligned gradients, Adam, averaged tails, on simulated tables and by `fit`."""
 
 from dataclasses import replace
 

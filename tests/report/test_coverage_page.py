@@ -12,11 +12,11 @@ from test_browser import looked_at, needs_browser
 from test_report import HOSTILE, Reader
 
 from noisewise._validate import NoisewiseError
+from noisewise.coverage import Coverage
 from noisewise.evaluation import predictive_calibration
 from noisewise.report.coverage_intervals import simulated_intervals
 from noisewise.report.coverage_page import MOST_PANELS, write_coverage_page
 from noisewise.report.numbers import rounded
-from noisewise.coverage import Coverage
 
 _NAMES = ("intercept", "age", "sex=male")
 _ERROR, _WANDERING = 0.3, 0.3

@@ -10,10 +10,10 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.models import bind_model
-from noisewise.trials import simulator
 from noisewise.synthetic.combining import pool
 from noisewise.synthetic.generator import Generator
 from noisewise.synthetic.origin import Origin
+from noisewise.trials import simulator
 from synthetic.clinic import certificate
 
 FITS, ROWS, COPIES = 200, 2000, 64

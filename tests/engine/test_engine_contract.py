@@ -7,7 +7,7 @@ together 4e-3 over all of them. The seeds are fixed, so what passes once passes 
 import pytest
 
 from engine.algorithms import cases
-from engine.checks import (
+from engine.contract import (
     batches_are_poisson,
     every_check,
     noise_has_the_right_law,
