@@ -1,8 +1,8 @@
 """The library's own DPVI step with float noise: what the integer grid and its sum cost.
 
-Same gradients, same Poisson batches streamed from the same source, same pass size; but gradients
-are clipped and summed as floats and the noise is `jax.random.normal`. Not private in the strict
-sense: float noise gives the sum away in its low bits.
+Same gradients, same Poisson batches streamed from the same source, as much room for them; but
+gradients are clipped and summed as floats and the noise is `jax.random.normal`. Not private in the
+strict sense: float noise gives the sum away in its low bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def build(problem: Problem) -> Any:
     """A jitted ``run(parameters, key, chunk)``: the steps of one chunk of batches."""
     algorithm, numbers = problem.run.algorithm, problem.run.numbers
     rule, constants, rows = algorithm.rule, numbers.constants, problem.rows.unsafe_columns()
-    clip_norm, size = problem.settings.clip_norm, problem.run.passes.size
+    clip_norm, size = problem.settings.clip_norm, problem.run.passes.room
 
     def step(parameters: Array, inputs: tuple[Array, ...], indices: Array) -> tuple[Array, None]:
         key, offset, drawn = inputs
