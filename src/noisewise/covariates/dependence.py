@@ -23,7 +23,7 @@ from noisewise.covariates.pairs import Features, PairMoments
 __all__ = ["Dependence", "fit_dependence", "independent_states"]
 
 _CHAINS = 4096
-_ROUNDS = 120
+_ROUNDS = 200
 _SPEEDS = (0.4, 0.05)
 _MATCHINGS = 2
 _EMPTY = 1e-12
