@@ -52,7 +52,12 @@ def test_the_certificate_holds_and_names_every_release(result):
     # The seed is the only thing against it.
     (reason,) = result.privacy.verify().reasons
     assert "insecure_seed=1" in reason
-    assert [release.what for release in result.privacy.releases] == ["gradients", "number of rows"]
+    assert [release.what for release in result.privacy.releases] == [
+        "counts of covariates' values",
+        "products of pairs of covariates",
+        "gradients",
+        "number of rows",
+    ]
     assert result.privacy.epsilon_spent <= 1.0
     assert not result.privacy.private
     assert "insecure_seed=1" in str(result.privacy)
@@ -73,6 +78,7 @@ def test_a_seeded_fit_repeats(table, budget):
 
 def test_declared_rows_cost_nothing_and_wrong_ones_are_refused(frame, budget):
     options = {"budget": budget, "target": "visited", "features": ["age"], "steps": STEPS}
+    options["covariate_share"] = 0
     declared = nw.Table(frame, make_schema(rows=N))
     result = nw.fit("logistic", declared, insecure_seed=0, **options)
     assert [release.what for release in result.privacy.releases] == ["gradients"]
@@ -99,7 +105,8 @@ def test_replace_one_has_twice_the_noise(table):
         result = nw.fit(
             "logistic", table, budget=budget, target="visited", features=["age"], steps=STEPS
         )
-        noise[adjacency] = result.privacy.releases[0].noise_multiplier
+        (steps,) = (line for line in result.privacy.releases if line.what == "gradients")
+        noise[adjacency] = steps.noise_multiplier
         assert result.privacy.budget.adjacency == adjacency
     # Twice in the limit of many steps; a thousand fall a little short, and where one may be added
     # or removed, the number of rows takes its share.
@@ -169,8 +176,12 @@ def test_a_plan_is_used_and_a_misfit_is_warned_of(table, schema, budget):
     asked = {"budget": budget, "target": "visited", "features": ["age"], "steps": STEPS}
     plan = nw.plan("logistic", schema=schema, rows=N, fits=2, recalibrate=4, **asked)
     options = {"budget": budget, "target": "visited", "features": ["age"], "plan": plan}
-    result = nw.fit("logistic", table, insecure_seed=0, **options)
+    result = nw.fit("logistic", table, insecure_seed=0, covariate_share=0, **options)
     assert result.request.settings.clip_norm == plan.settings.clip_norm
+    # With covariates as they were bought, the plan's choices make settings of their own.
+    shaped = nw.fit("logistic", table, insecure_seed=0, **options)
+    assert shaped.request.settings.clip_norm != plan.settings.clip_norm
+    assert shaped.request.settings.steps == plan.settings.steps
     other = nw.Table(make_frame(), make_schema(rows=N))
     with pytest.warns(UserWarning, match="another schema"):
         nw.fit("logistic", other, insecure_seed=0, **options)

@@ -189,7 +189,12 @@ def test_certificate(fitted: _Fitted) -> None:
     assert privacy is fitted.estimator.result_.privacy
     assert privacy.epsilon_spent <= 1.0
     assert not privacy.private  # the seed is known
-    assert {release.what for release in privacy.releases} == {"gradients", "number of rows"}
+    assert {release.what for release in privacy.releases} == {
+        "counts of covariates' values",
+        "products of pairs of covariates",
+        "gradients",
+        "number of rows",
+    }
     assert fitted.estimator.n_iter_ == fitted.estimator.result_.request.settings.steps
 
 

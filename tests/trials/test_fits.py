@@ -81,13 +81,13 @@ def test_the_mapped_function_is_the_same_fit(rows):
     one = fit()
     (fitted,) = fit_table(target, rows, [one])
     mapped = fit_function(target, one.settings, one.noise_multiplier, 300)
-    blocks = jax.jit(mapped)(rows, fitted.assembly.initial.astype(np.float32), one.key)
+    blocks = jax.jit(mapped)(rows, np.asarray(fitted.run.start, np.float32), one.key)
     np.testing.assert_allclose(blocks.start, fitted.trace.blocks.start, atol=1e-5)
 
 
 def test_fits_that_need_two_programs_are_refused(rows):
     target = target_for(logistic(), rows)
-    with pytest.raises(NoisewiseError, match="same rule, got aligned, vanilla: fit them in two"):
+    with pytest.raises(NoisewiseError, match="the same rule, guide, optimiser"):
         fit_table(target, rows, [fit(), fit(rule="vanilla")])
 
 
@@ -96,4 +96,4 @@ def test_noise_is_the_mechanisms_own():
     assert list(found) == [(1.0, 100), (2.0, 100)]
     mechanism = Mechanism(clip_norm=1.0, sampling_rate=0.1, steps=100)
     for (epsilon, _), noise in found.items():
-        assert noise == mechanism.calibrate(Budget(epsilon=epsilon, delta=1e-5)).noise
+        assert noise == mechanism.calibrate(Budget(epsilon=epsilon, delta=1e-5)).multiplier
