@@ -148,6 +148,7 @@ def test_help_teaches():
     assert "--epsilon" in re.sub(r"\x1b\[[0-9;]*m", "", RUN.invoke(app, ["fit", "--help"]).output)
 
 
+@pytest.mark.slow
 def test_the_demo_runs_on_the_real_table(tmp_path):
     pytest.importorskip("statsmodels", reason="the demo's data ship with statsmodels")
     outcome = RUN.invoke(app, ["demo", "-o", str(tmp_path / "demo.html")])
@@ -213,6 +214,7 @@ def test_coverage_says_a_verdict_and_writes_a_page(files, planned):
     assert list((files / "groups").glob("group-*.npz"))
 
 
+@pytest.mark.slow
 def test_an_impossible_plan_gets_one_line(files):
     outcome = RUN.invoke(
         app,

@@ -152,6 +152,7 @@ def test_any_constrained_latents_come_back_in_their_own_space(table, frame, budg
         assert summary.loc[name, "sd"] < 0.1
 
 
+@pytest.mark.slow
 def test_a_model_beyond_reason_ends_in_a_status_and_not_in_nan(table, budget):
     def wild(age, visits=None):
         share = numpyro.sample("share", dist.Beta(2.0, 2.0))
@@ -175,6 +176,7 @@ def test_a_plan_is_used_and_a_misfit_is_warned_of(table, schema, budget):
         nw.fit("logistic", other, insecure_seed=0, **options)
 
 
+@pytest.mark.slow
 def test_planning_cannot_read_a_row(schema, budget, monkeypatch):
     def forbidden(self):
         raise AssertionError("a row was read")
@@ -186,7 +188,9 @@ def test_planning_cannot_read_a_row(schema, budget, monkeypatch):
     assert plan.settings.clip_norm > 0
 
 
-@pytest.mark.parametrize("posterior", ["exact", "nuts", "laplace", "naive"])
+@pytest.mark.parametrize(
+    "posterior", ["exact", pytest.param("nuts", marks=pytest.mark.slow), "laplace", "naive"]
+)
 def test_every_posterior_through_the_front_door(table, budget, posterior):
     settings = nw.Settings(
         clip_norm=2.0,

@@ -50,6 +50,7 @@ def test_another_seed_is_another_run(run, reference):
     assert not np.allclose(run(seed=4).truth, reference.truth)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same(run, reference):
     assert_same(run(jobs=2), reference)
 
@@ -63,6 +64,7 @@ def test_a_local_dask_cluster_gives_the_same(run, reference):
         assert_same(run(jobs=-1, backend="dask"), reference)
 
 
+@pytest.mark.slow
 def test_a_local_ray_cluster_gives_the_same(run, reference):
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
@@ -110,6 +112,7 @@ def test_what_was_run_is_said(reference):
     assert reference.floor == pytest.approx((1 / 120) ** 0.5)
 
 
+@pytest.mark.slow
 def test_covariates_come_from_the_public_sample():
     """Two features that always agree: only their sum is known, so their errors cancel."""
     columns = [nw.Column(name=n, kind="real", bounds=(-3, 3), mean=0.0, sd=1.0) for n in "ab"]

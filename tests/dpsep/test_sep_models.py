@@ -5,6 +5,7 @@ from itertools import permutations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from noisewise.baselines import dp_em, private_line
 from noisewise.dpsep import assemble_phases, fit_simulated, mixture_phases, phase_mechanisms
@@ -27,6 +28,7 @@ def em(X, start, budget, **more):
     return dp_em(X, start, sd=SD, budget=budget, public_count=len(X), **more)
 
 
+@pytest.mark.slow
 def test_a_private_mixture_finds_its_clusters_and_beats_em():
     """Epsilon 2, four starts. Fixed seeds. A posterior sd of one mean is 0.03, noise adds about
     0.05 each over nine of them; a component on the wrong cluster is off by more than 1.5."""

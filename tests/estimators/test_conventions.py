@@ -68,8 +68,14 @@ def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     return {}
 
 
-@parametrize_with_checks([_LOGISTIC, _POISSON, _LINEAR], expected_failed_checks=_expected_failures)
+@parametrize_with_checks([_LOGISTIC])
 def test_scikit_learn_check(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([_POISSON, _LINEAR], expected_failed_checks=_expected_failures)
+def test_scikit_learn_check_of_regressors(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 
 

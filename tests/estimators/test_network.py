@@ -26,6 +26,7 @@ def model():
     return declared.fit(X, y)
 
 
+@pytest.mark.slow
 def test_it_bends_where_a_line_cannot(model):
     """|x| has no linear part: a line's residual sd is 4.6, its R^2 zero. One fixed seed; trials at
     other seeds stay below a third of that."""
@@ -35,6 +36,7 @@ def test_it_bends_where_a_line_cannot(model):
     assert model.score(X, truth) > 0.7
 
 
+@pytest.mark.slow
 def test_predictive_intervals_hold_what_they_say(model):
     """90% intervals of 1000 new targets: at least 85%, so that one-sided failure is a real one (the
     binomial's sd is 1%); they err on the wide side, and a width above four sds would be useless."""
@@ -52,6 +54,7 @@ def test_predictive_intervals_hold_what_they_say(model):
     assert np.allclose(sd * 2 * 1.645, high - low, rtol=0.3)
 
 
+@pytest.mark.slow
 def test_it_keeps_to_scikit_learns_conventions(model):
     (reason,) = model.privacy_.verify().reasons
     assert "insecure_seed=1" in reason

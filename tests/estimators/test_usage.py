@@ -77,7 +77,9 @@ def test_steps_with_a_noised_row_count(people: pd.DataFrame) -> None:
     assert "noised" in found.privacy_.sources["number of rows"]
 
 
-@pytest.mark.parametrize(("prior_scale", "expected"), [(None, 7.5), (2.0, 2.0)])
+@pytest.mark.parametrize(
+    ("prior_scale", "expected"), [pytest.param(None, 7.5, marks=pytest.mark.slow), (2.0, 2.0)]
+)
 def test_priors_in_the_units_of_the_target(
     people: pd.DataFrame, prior_scale: float | None, expected: float
 ) -> None:
@@ -93,9 +95,9 @@ def test_priors_in_the_units_of_the_target(
 @pytest.mark.parametrize(
     ("unit", "shift"),
     [
-        (1e-6, 0.0),
-        (1e6, 0.0),
-        (1e12, 0.0),
+        pytest.param(1e-6, 0.0, marks=pytest.mark.slow),
+        pytest.param(1e6, 0.0, marks=pytest.mark.slow),
+        pytest.param(1e12, 0.0, marks=pytest.mark.slow),
         (1.0, 1e4),
     ],
 )
@@ -120,7 +122,9 @@ def test_a_target_beyond_single_precision_is_refused(people: pd.DataFrame) -> No
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [DPPoissonRegression, DPLinearRegression])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(DPPoissonRegression, marks=pytest.mark.slow), DPLinearRegression]
+)
 def test_a_declared_mean_centres_the_prior(people: pd.DataFrame, kind: type) -> None:
     model = kind(**_settings(target_bounds=(0, 30), target_mean=12))
     found = model.fit(people[["y"]], people["visits"]).result_.request.settings

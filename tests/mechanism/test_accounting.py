@@ -28,6 +28,7 @@ def test_calibration_reproduces_the_design_figures_in_seconds(epsilon, noise):
     assert time.perf_counter() - begun < 60
 
 
+@pytest.mark.slow
 def test_calibration_for_many_small_batches():
     budget = Budget(epsilon=1.0, delta=1 / 30162)
     assert calibrate(budget, 0.01, 400_000) == pytest.approx(21.86, abs=0.006)

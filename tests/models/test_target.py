@@ -51,14 +51,28 @@ def make_model(names, likelihood, in_plate):
     return model
 
 
-@settings(max_examples=13, deadline=None)
-@given(
+ANY_MODEL = given(
     names=st.lists(st.sampled_from(sorted(PRIORS)), min_size=1, max_size=7, unique=True),
     likelihood=st.sampled_from(sorted(LIKELIHOODS)),
     in_plate=st.booleans(),
     seed=st.integers(0, 2**20),
 )
-def test_densities_equal_numpyros_own(names, likelihood, in_plate, seed):
+
+
+@settings(max_examples=3, deadline=None)
+@ANY_MODEL
+def test_densities_equal_numpyros_own(**model):
+    check_densities(**model)
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@ANY_MODEL
+def test_densities_of_many_models_equal_numpyros_own(**model):
+    check_densities(**model)
+
+
+def check_densities(names, likelihood, in_plate, seed):
     rng = np.random.default_rng(seed)
     rows = {
         "x": jnp.asarray(rng.normal(size=5), jnp.float32),

@@ -42,6 +42,7 @@ def test_simulated_fits_are_finite_and_their_error_bars_sensible():
     assert 1 < sd.mean() / averaged.noise_unaware_sd.mean() < 2
 
 
+@pytest.mark.slow
 def test_the_noise_aware_posterior_holds_on_aligned_traces():
     """Only the means are released: their gradients are the observations, as a matrix.
 

@@ -23,7 +23,11 @@ def quick():
 
 
 @pytest.mark.parametrize(
-    ("model", "schema"), [(beta_bernoulli, BINARY), (gamma_exponential, WAITING)]
+    ("model", "schema"),
+    [
+        (beta_bernoulli, BINARY),
+        pytest.param(gamma_exponential, WAITING, marks=pytest.mark.slow),
+    ],
 )
 def test_planned_fits_are_calibrated_and_sharp(model, schema):
     """128 fresh tables: z sd within 0.25 of 1 (four standard errors), mean within 0.35 (four),

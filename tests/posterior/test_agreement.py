@@ -27,7 +27,12 @@ def model_of(name):
     return diagonal_model(statistics, FitContext.of(run, settings))
 
 
-@pytest.mark.parametrize("name", sorted(PAPER))
+QUICK = "gamma_exponential"
+
+
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in sorted(PAPER) if n != QUICK)]
+)
 def test_exact_and_nuts_agree(name):
     model = model_of(name)
     many, few = (120_000, 20_000) if name == "normal_regression" else (24_000, 12_000)
@@ -65,6 +70,7 @@ def test_laplace_is_close_where_the_curvature_is_identified(name):
     assert np.abs(two.optimum.std(0)[known] / sd - 1).max() < 0.1
 
 
+@pytest.mark.slow
 def test_nuts_over_the_trace_is_nuts_over_its_statistics():
     settings, run, trace = paper_run("gamma_exponential", keep_steps=True)
     burn_in = find_burn_in(trace, settings.burn_in).blocks

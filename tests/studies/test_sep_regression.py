@@ -85,6 +85,7 @@ def test_a_private_split_does_not_look_at_the_data_for_free(folder):
     assert abs(one.unit / other.unit - 1) < 0.1
 
 
+@pytest.mark.slow
 def test_the_study_compares_on_every_table(folder):
     """A network against lines on a parabola, where no line can win: small, so no more than that."""
     result = run_study(

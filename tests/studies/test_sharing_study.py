@@ -71,6 +71,7 @@ def lines(small):
     return joined(line for part in parts for line in DATA_SHARING.run(part, OPTIONS, small))
 
 
+@pytest.mark.slow
 def test_every_panel_of_these_rules_is_filled(lines):
     panels = {line.panel for line in lines}
     wanted = {panel.name for panel in DATA_SHARING.panels}
@@ -89,6 +90,7 @@ def test_every_panel_of_these_rules_is_filled(lines):
     assert by_name["norms natural", "means"].values.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_claims_are_checked_and_written(lines, tmp_path):
     study = DATA_SHARING.with_methods(("natural", "aligned"))
     about = {"fits": 2, "epochs": 1, "seed": 1, "device": "cpu", "seconds": 1.0}

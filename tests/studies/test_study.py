@@ -20,12 +20,14 @@ def result():
     return run(small, fits=FITS, draws=400, seed=1, jobs=1)
 
 
+@pytest.mark.slow
 def test_every_method_of_the_table_is_there(result):
     (measures,) = result.measures
     assert list(measures) == list(STUDIES["table1"].methods)
     assert all(found.fits == FITS and found.failed == 0 for found in measures.values())
 
 
+@pytest.mark.slow
 def test_noise_aware_rows_cover_and_naive_does_not(result):
     """At 24 fits the floor is 0.083 and a right posterior's RMSE exceeds twice that in fewer than
     one run in a thousand; the naive row is at 0.27 with 500 fits. The seed is fixed."""
@@ -36,6 +38,7 @@ def test_noise_aware_rows_cover_and_naive_does_not(result):
     assert measures["naive"].z_sd[0] > 3
 
 
+@pytest.mark.slow
 def test_our_own_row_is_sharper_than_the_papers(result):
     """Its error is 0.043 against 0.079 with many fits; of 24 each, a ratio above 1 is rare."""
     (measures,) = result.measures
@@ -43,6 +46,7 @@ def test_our_own_row_is_sharper_than_the_papers(result):
     assert measures["planned"].reported[0] < measures["exact"].reported[0]
 
 
+@pytest.mark.slow
 def test_files_hold_what_was_measured(result, tmp_path):
     data, text, picture = result.save(tmp_path)
     plain = json.loads(data.read_text())
@@ -56,6 +60,7 @@ def test_files_hold_what_was_measured(result, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_processes_give_the_same(result):
     study = STUDIES["table1"].with_methods(("bernstein-sheldon",))
     small = replace(study, columns=study.columns[1:2])

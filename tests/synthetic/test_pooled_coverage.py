@@ -67,6 +67,7 @@ def covered(simulated, which: str) -> int:
     return int(((found.lower <= truth) & (truth <= found.upper)).sum())
 
 
+@pytest.mark.slow
 def test_noise_aware_tables_cover_and_naive_ones_do_not(simulated):
     """200 private fits at epsilon 0.3, 64 tables each, the share of ones estimated from them.
 
