@@ -125,6 +125,7 @@ def test_a_declared_target_is_not_bought():
         draws=100,
         steps=None,
         public_sample=None,
+        covariate_share=0.0,
         insecure_seed=None,
         progress=None,
     )

@@ -17,7 +17,7 @@ from noisewise.models import Glm
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 # The checks' tables have ten to two hundred rows, of unknown bounds: so values are clamped, and
-# noise is low.
+# noise is low, and nothing is bought about features that are not there to be described.
 _SMALL: dict[str, Any] = {
     "epsilon": 10.0,
     "bounds": (-10, 10),
@@ -25,6 +25,7 @@ _SMALL: dict[str, Any] = {
     "steps": 200,
     "draws": 100,
     "insecure_seed": 1,
+    "covariate_share": 0.0,
 }
 _LOGISTIC = DPLogisticRegression(**_SMALL)
 _POISSON = DPPoissonRegression(**_SMALL, target_bounds=(0, 1000))

@@ -12,11 +12,11 @@ an empty batch that includes a record `empty_batches_are_pure_noise`
 ``verify`` ignoring the budget        `certificates_keep_to_the_budget`
 ====================================  ==============================================
 
-(The other two, a grid from the true number of rows and DP-SEP's normalisation by it, are faults of
-an algorithm.) A check takes a way to run steps of any algorithm, ``run(gradients, steps, rate,
-seed, public_count)``, and raises AssertionError when it finds a fault; statistical ones reject a
-correct mechanism with probability below ``FALSE_ALARM``. A mutant is a context in which a freshly
-compiled ``run`` is broken.
+(The other two, a grid from the true number of rows and normalisation by it, are a driver's: see
+`engine.mutants`, where these are run through the engine, too.) A check takes a way to run steps of
+any algorithm, ``run(gradients, steps, rate, seed, public_count)``, and raises AssertionError when
+it finds a fault; statistical ones reject a correct mechanism with probability below
+``FALSE_ALARM``. A mutant is a context in which a freshly compiled ``run`` is broken.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ REAL = nw.Schema((*SCHEMA.columns, nw.Column(name="height", kind="real", bounds=
         ),
         (
             lambda: nw.plan("mixture", schema=SCHEMA, rows=100, budget=BUDGET),
-            "needs a unique optimum, and a mixture has one optimum for every order",
+            "plan needs latents that mean the same in every fit, and a mixture has",
         ),
         (
             lambda: nw.fit(

@@ -48,6 +48,13 @@ PublicRows = Annotated[
     Path | None, typer.Option(help="PUBLIC rows with the schema's covariates: .csv or .parquet.")
 ]
 
+CovariateShare = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of the budget that buys a description of the covariates (0.1; 0 buys none)."
+    ),
+]
+
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:

@@ -28,6 +28,7 @@ def coverage(
         int, typer.Option(help="New records a table to check predictions with (yes or no).")
     ] = 0,
     public_sample: common.PublicRows = None,
+    covariate_share: common.CovariateShare = None,
     seed: Annotated[int, typer.Option(help="Of the simulation; no data are involved.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one a core.")] = 1,
     backend: Annotated[str, typer.Option(help="joblib's: loky, dask or ray.")] = "loky",
@@ -59,6 +60,7 @@ def coverage(
                 plan=None if plan is None else Plan.load(plan),
                 simulations=simulations,
                 public_sample=common.read_public_sample(public_sample, declared),
+                covariate_share=covariate_share,
                 test_rows=test_rows,
                 seed=seed,
                 jobs=jobs,

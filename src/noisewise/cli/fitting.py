@@ -31,6 +31,7 @@ def fit(
         ),
     ] = None,
     public_sample: common.PublicRows = None,
+    covariate_share: common.CovariateShare = None,
     method: Annotated[
         str,
         typer.Option(
@@ -74,6 +75,7 @@ def fit(
                 plan=planned,
                 steps=steps,
                 public_sample=common.read_public_sample(public_sample, declared),
+                covariate_share=covariate_share,
                 method=method,
                 insecure_seed=insecure_seed,
                 progress=progress,
@@ -82,6 +84,8 @@ def fit(
         result.report(output / "report.html")
         _show_summary(result)
         common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
+        if result.status.value == "diverged":
+            raise typer.Exit(1)
 
 
 def report(
@@ -124,4 +128,6 @@ def _show_summary(result: Any) -> None:
         grid.add_row(*(common.escaped(cell) for cell in (str(name), *cells)))
     common.out.print(grid)
     common.out.print(str(result.privacy), highlight=False, markup=False)
+    for note in result.notes:
+        common.out.print(f"Note: {note}", highlight=False, markup=False)
     common.out.print(f"\nStatus: {result.status.words}.")

@@ -30,6 +30,7 @@ def plan(
         int | None, typer.Option(help="Steps of the fit; 4000, of dp-sep 400.")
     ] = None,
     public_sample: common.PublicRows = None,
+    covariate_share: common.CovariateShare = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = Path(
         "plan.toml"
     ),
@@ -51,6 +52,7 @@ def plan(
                 target=target,
                 features=common.listed(features),
                 public_sample=common.read_public_sample(public_sample, declared),
+                covariate_share=covariate_share,
                 method=method,
                 steps=steps,
                 fits=fits,

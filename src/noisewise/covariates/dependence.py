@@ -45,6 +45,8 @@ class Dependence(NamedTuple):
     doubt: np.ndarray
     """Sd of what noise leaves open of L along ``basis``."""
     basis: np.ndarray
+    chains: np.ndarray
+    """States of the chains when the fit ended (chains x columns)."""
 
     def perturbed(self, rng: np.random.Generator, shares: tuple[np.ndarray, ...]) -> Dependence:
         """Another draw of the couplings that the noise allows, for other shares."""
@@ -112,7 +114,14 @@ def fit_dependence(
     total = np.where(used, powers + slack, 1.0)
     open_ = np.where(used, pairs.noise_sd / np.sqrt(np.where(used, powers, 1.0) * total), 0.0)
     inside = np.zeros_like(powers)
-    model = Dependence(features, shares, inside, np.minimum(open_, _MOST_DOUBT), basis)
+    model = Dependence(
+        features=features,
+        shares=shares,
+        couplings=inside,
+        doubt=np.minimum(open_, _MOST_DOUBT),
+        basis=basis,
+        chains=states,
+    )
     fields = model.start()
     for number in range(rounds):
         model.sweep(rng, states, fields)

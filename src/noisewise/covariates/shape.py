@@ -25,7 +25,7 @@ SHARE = 0.1
 PAIRS_SHARE = 0.5
 """The part of it that goes to pairs of columns."""
 _POOL = 16_384
-_SETTLE, _SETTLE_NEAR = 30, 10
+_SETTLE = 12
 
 
 def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ...]:
@@ -88,15 +88,11 @@ class CovariateShape:
         rng = np.random.default_rng([self.seed, 3])
         if self.dependence is None:
             return independent_states(self.shares, rng, _POOL)
-        # A perturbed shape is near the likeliest one: so are its chains.
-        near = self.doubted is not None
-        found = (
-            self.doubted.states.copy()
-            if self.doubted
-            else independent_states(self.shares, rng, _POOL)
-        )
+        # The fit's own chains are settled, and a perturbed shape is near the likeliest one.
+        known = self.dependence.chains if self.doubted is None else self.doubted.states
+        found = known[_places(rng, len(known), _POOL)]
         fields = self.dependence.start()
-        for _ in range(_SETTLE_NEAR if near else _SETTLE):
+        for _ in range(_SETTLE):
             self.dependence.sweep(rng, found, fields)
         return found
 

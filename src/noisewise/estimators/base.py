@@ -107,6 +107,7 @@ class PrivateGlm(PrivateEstimator):
     """A generalised linear model fitted under differential privacy: the estimators' base."""
 
     prior_scale: float | None = None
+    covariate_share: float | None = None
     steps: int | None = None
 
     def _fit_private(
@@ -119,7 +120,13 @@ class PrivateGlm(PrivateEstimator):
     ) -> None:
         """One private fit, and its draws in the units of X."""
         result = self._fit_result(
-            lambda schema: self._model(family, schema), X, target, y, sources, steps=self.steps
+            lambda schema: self._model(family, schema),
+            X,
+            target,
+            y,
+            sources,
+            steps=self.steps,
+            covariate_share=self.covariate_share,
         )
         units = in_original_units(result.draws["coefficients"], result.request.encoding)
         self.intercept_draws_, self.coef_draws_ = units

@@ -22,6 +22,8 @@ class DPLinearRegression(PrivateRegressor):
     prior_scale : float or None
         Prior sd of the intercept, and of every coefficient for a change of half its feature's
         bounds, in the units of y; None is a quarter of the range of ``target_bounds``.
+    covariate_share : float or None
+        Share of the budget that buys a noisy description of the features, as for `noisewise.fit`.
     target_bounds : (lo, hi)
         Bounds of y, from outside knowledge. Required.
     target_mean : float or None

@@ -38,6 +38,8 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
     prior_scale : float or None
         Prior sd of the intercept, and of every coefficient for a change of half its feature's
         bounds; the intercept is that at the middle of the bounds. None is 1.
+    covariate_share : float or None
+        Share of the budget that buys a noisy description of the features, as for `noisewise.fit`.
     steps : int or None
         Gradient steps; None is the plan's default.
     rows : int or None

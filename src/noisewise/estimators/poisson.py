@@ -26,6 +26,8 @@ class DPPoissonRegression(PrivateRegressor):
     prior_scale : float or None
         Prior sd of the log rate at the middle of the features' bounds, and of its change over half
         a feature's bounds; None is 0.5.
+    covariate_share : float or None
+        Share of the budget that buys a noisy description of the features, as for `noisewise.fit`.
     target_bounds : (lo, hi)
         The least and the largest count, from outside knowledge. Required.
     target_mean : float or None

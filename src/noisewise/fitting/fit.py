@@ -102,10 +102,10 @@ def fit(
 def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | None) -> Method:
     if name == "dpvi":
         return Dpvi(plan, posterior)
-    if posterior is not None or isinstance(plan, Settings):
+    if posterior is not None or job.covariate_share is not None or isinstance(plan, Settings):
         raise NoisewiseError(
-            "posterior and DPVI's settings belong to method='dpvi': leave them out with "
-            "method='dp-sep'"
+            "posterior, covariate_share and DPVI's settings belong to method='dpvi': leave them "
+            "out with method='dp-sep'"
         )
     if job.bound.capabilities.site == "network":
         if plan is not None:

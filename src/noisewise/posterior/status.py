@@ -34,11 +34,13 @@ class Status(Enum):
                 "steps, or plan again"
             ),
             Status.CURVATURE_UNIDENTIFIED: (
-                "the trace says little about the curvature, so the intervals rest on its prior; "
-                "allow more time constants (a larger rate), or a larger epsilon"
+                "the trace says little about the curvature, or not what simulated covariates "
+                "expect, so the intervals rest on its prior; pass a public_sample, merge rare "
+                "categories, or allow a larger covariate_share or epsilon"
             ),
             Status.DIVERGED: (
-                "the iterates ran away: this posterior is not usable; lower the step size"
+                "the iterates ran away: this posterior is not usable; make a plan first, and give "
+                "latents priors of order one (scales in a non-centred form)"
             ),
         }[self]
 

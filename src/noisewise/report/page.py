@@ -49,6 +49,7 @@ def _context(result: Result) -> dict[str, Any]:
         "ok": result.status is Status.OK,
         "status": result.status.value.replace("_", " "),
         "status_words": result.status.words,
+        "notes": result.notes,
         "facts": _facts(result, _parameters(result)),
         "request": _request(result),
         "intervals": _intervals(result, rows),
