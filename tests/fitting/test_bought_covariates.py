@@ -91,6 +91,10 @@ def test_nothing_is_bought_where_it_is_needless(table):
     switched_off = fitted(table, covariate_share=0, steps=200)
     assert not names(switched_off) & BOUGHT
     assert switched_off.notes == ()
+    by_hand = nw.Settings(
+        clip_norm=1.0, steps=200, rule="vanilla", full_curvature=False, learning_rate=1e-3
+    )
+    assert not names(fitted(table, plan=by_hand, posterior="averaged")) & BOUGHT
     public = {name: values[:500] for name, values in columns(1).items() if name != "ill"}
     sample = nw.PublicSample(public, SCHEMA)
     assert not names(fitted(table, public_sample=sample, steps=200)) & BOUGHT

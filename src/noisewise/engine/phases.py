@@ -48,9 +48,9 @@ def run_phases_secure(
     done = 0
     for number, run in enumerate(runs):
         seed = None if insecure_seed is None else 1000 * insecure_seed + number
-        heard = None if progress is None else _after(progress, done)
+        counted = None if progress is None else _after(progress, done)
         begun = run if not finished else run.starting_at(_end(runs[number - 1], finished[-1]))
-        finished.append(run_secure(begun, rows, insecure_seed=seed, progress=heard))
+        finished.append(run_secure(begun, rows, insecure_seed=seed, progress=counted))
         done += run.steps
     return finished
 

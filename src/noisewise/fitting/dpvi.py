@@ -113,7 +113,9 @@ class Dpvi:
         assert isinstance(settings, Settings)
         trace = trace_of(finished[0], BLOCKS)
         method = self._method(job.bound, settings)
-        references = [reference_rows(one, prepared.public_count) for one in prepared.covariates]
+        # Only a curvature matrix is read with simulated covariates.
+        known = prepared.covariates if settings.full_curvature else prepared.covariates[:1]
+        references = [reference_rows(one, prepared.public_count) for one in known]
         contexts = [FitContext.of(run, settings, reference) for reference in references]
         (outcome,) = infer_pooled(method, [trace], contexts, job.draws, [rng])
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)

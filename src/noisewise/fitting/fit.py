@@ -83,6 +83,8 @@ def fit(
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
     one_of("method", method, ("dpvi", "dp-sep"))
+    if isinstance(plan, Settings) and not plan.full_curvature and covariate_share is None:
+        covariate_share = 0.0  # neither these settings nor their posterior simulate covariates
     bound = bind_model(model, table.schema, target, features, public_sample)
     _refuse_own_rows(public_sample, table)
     job = Job(
