@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import jax
 import jaxlib.version
@@ -19,6 +20,7 @@ if jaxlib.version.__version_info__[:2] == (0, 10):
     _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
     AS_IN_USE["xla_cpu_use_fusion_emitters"] = True
 
+_MOST_MAPS = 30_000
 _HASTE = {
     "jax_disable_most_optimizations": True,
     # Small programs too: other workers, and later runs, find them in the cache.
@@ -38,6 +40,14 @@ def compile_quickly(cache: str | None) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = cache
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+
+
+def forget_programs_if_many() -> None:
+    """Compiled programs stay mapped into memory; Linux allows a process 65,530 maps, and beyond them
+    the compiler crashes."""
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
+        jax.clear_caches()
 
 
 @contextmanager

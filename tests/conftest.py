@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from compiling import compile_quickly, hardly_optimised
+from compiling import compile_quickly, forget_programs_if_many, hardly_optimised
 from people import make_frame, make_schema
 
 # Folders and files.
@@ -29,6 +29,7 @@ def _compilation(request: pytest.FixtureRequest) -> Iterator[None]:
     hurry = bool({request.path.parent.name, request.path.stem} & _MANY_SHORT_PROGRAMS)
     with hardly_optimised() if hurry else nullcontext():
         yield
+    forget_programs_if_many()
 
 
 @pytest.fixture(scope="session")
