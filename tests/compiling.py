@@ -43,8 +43,8 @@ def compile_quickly(cache: str | None) -> None:
 
 
 def forget_programs_if_many() -> None:
-    """Compiled programs stay mapped into memory; Linux allows a process 65,530 maps, and beyond them
-    the compiler crashes."""
+    """Compiled programs stay mapped into memory; Linux allows a process 65,530 maps, and beyond
+    them the compiler crashes."""
     maps = Path("/proc/self/maps")
     if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
         jax.clear_caches()
