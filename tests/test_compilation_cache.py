@@ -60,5 +60,6 @@ def test_a_careless_program_is_found(cached):
 @pytest.mark.parametrize("way", [way for way in WAYS if way not in (*QUICK, "careless")])
 def test_rows_are_no_constants_of_any_program(cached, way):
     cells, programs = cached(way)
-    assert len(cells.eights) > 500 and len(programs) > 10
+    # DP-EM takes eight programs, the others more: that the cache was written at all.
+    assert len(cells.eights) > 500 and len(programs) > 5
     assert found(cells, programs) == []
