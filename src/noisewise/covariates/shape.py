@@ -125,8 +125,8 @@ class CovariateShape:
         }
         if self.pairs is not None:
             found["pairs of covariates"] = (
-                f"their mean products were bought, with noise of sd {self.pairs.noise_sd:.2g} in a "
-                "range of -1 to 1"
+                f"their mean products were bought, with noise of sd {self.pairs.noise_sd:.2g} "
+                "for standardised columns"
             )
         return found
 
