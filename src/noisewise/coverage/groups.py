@@ -30,6 +30,7 @@ class Spec:
 
     model: Callable[..., Any]
     view: RowView
+    share_noise: float
     settings: Settings | SepSettings
     rows: int
     budget: Budget
@@ -51,6 +52,7 @@ class Spec:
             "encoding": None if encoder is None else [encoder.target, *encoder.describe()],
             "sample": [(n, hashlib.sha256(a.tobytes()).hexdigest()) for n, a in sample.items()],
             "settings": self.settings.to_dict(),
+            "share_noise": self.share_noise,
             "rows": self.rows,
             "budget": repr(self.budget),
             "posterior": self.posterior,
@@ -69,7 +71,8 @@ class Spec:
         return known
 
     def _simulator(self) -> Simulator:
-        bound = BoundModel(self.model, self.view, capabilities_of(self.model))
+        capabilities = capabilities_of(self.model)
+        bound = BoundModel(self.model, self.view, capabilities, self.share_noise)
         if isinstance(self.settings, Settings):
             posterior = self.posterior
             return simulator(

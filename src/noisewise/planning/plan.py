@@ -207,7 +207,7 @@ def plan(
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
     others = (*bought, *count_cost(schema.rows, budget))
-    bound = as_declared(bound) if bought else bound
+    bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
         if fits and method == "dpvi":
