@@ -11,15 +11,3 @@ from noisewise.data.private import PrivateRows, Rows
 from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
-
-__all__ = [
-    "Column",
-    "DataError",
-    "Encoder",
-    "PrivateRows",
-    "PublicSample",
-    "Rows",
-    "Schema",
-    "SchemaError",
-    "Table",
-]

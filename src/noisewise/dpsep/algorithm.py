@@ -7,20 +7,18 @@ clipped to a norm of its own; the joint clip norm is what the mechanism accounts
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpsep.settings import Rates
 from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.engine import Step
 from noisewise.mechanism import Grid
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
 
 _FLOATS_PER_ENTRY = 32
 """What a record's site needs on its way, for every entry of it."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows
@@ -24,9 +25,6 @@ from noisewise.engine import (
     run_phases_simulated,
 )
 from noisewise.mechanism import Budget, Grid, Mechanism, Passes, Release
-
-if TYPE_CHECKING:
-    from jax import Array
 
 _Site = TypeVar("_Site", bound=Site, covariant=True)
 

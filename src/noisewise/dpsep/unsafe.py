@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from noisewise.data import Rows
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.settings import Rates
 from noisewise.engine import Run
-
-if TYPE_CHECKING:
-    from jax import Array
 
 
 def fit_unsafe(run: Run, rows: Rows, key: Array | None = None) -> SepFit:

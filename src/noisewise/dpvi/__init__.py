@@ -9,29 +9,3 @@ from noisewise.dpvi.rule import Constants, GradientRule
 from noisewise.dpvi.settings import RULES, Settings
 from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, merge, trace_of
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
-
-__all__ = [
-    "BLOCKS",
-    "RULES",
-    "Aligned",
-    "AlignedNatural",
-    "BlockSums",
-    "Constants",
-    "Dpvi",
-    "DpviNumbers",
-    "FullTrace",
-    "GradientRule",
-    "MeansOnly",
-    "Natural",
-    "Preconditioned",
-    "Settings",
-    "Trace",
-    "TraceStatistics",
-    "Vanilla",
-    "assemble",
-    "decaying_schedule",
-    "heuristic_step",
-    "merge",
-    "noise_variance",
-    "trace_of",
-]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants, GradientRule
 from noisewise.dpvi.trace import BlockSums, FullTrace, add_step, empty_block
 from noisewise.engine import Step
 from noisewise.mechanism import Grid
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
 
 BLOCKS = 100
 

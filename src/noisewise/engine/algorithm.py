@@ -8,17 +8,15 @@ released. So every algorithm is private for one reason, and that reason is in `e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.mechanism import Grid, Mechanism, Passes, usual_passes
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
 
 
 class Numbers(Protocol):

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jax
+from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows
 from noisewise.engine.run import Finished, Run, device_source, run_secure, run_simulated
 from noisewise.mechanism import Budget, Mechanism, Release, calibrate
-
-if TYPE_CHECKING:
-    from jax import Array
 
 
 def calibrate_phases(

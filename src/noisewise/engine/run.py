@@ -15,18 +15,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from noisewise.data import PrivateRows, Rows
 from noisewise.engine.algorithm import Run, Step
 from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum
-
-if TYPE_CHECKING:
-    from jax import Array
 
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25

@@ -8,27 +8,3 @@ from noisewise.posterior.methods import LARGEST_MATRIX, METHODS, check_method, d
 from noisewise.posterior.noise_aware import infer, infer_many
 from noisewise.posterior.pooling import infer_pooled
 from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
-
-__all__ = [
-    "LARGEST_MATRIX",
-    "METHODS",
-    "Averaged",
-    "BurnIn",
-    "FitContext",
-    "NoiseAwarePosterior",
-    "Outcome",
-    "Reference",
-    "SepTrace",
-    "Stationarity",
-    "Status",
-    "average",
-    "check_method",
-    "default_method",
-    "find_burn_in",
-    "group_stationarity",
-    "infer",
-    "infer_many",
-    "infer_pooled",
-    "read_sep",
-    "sep_status",
-]

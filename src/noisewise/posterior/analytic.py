@@ -10,10 +10,11 @@ by the evidence of the trace. No Markov chain, no cost in steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import TraceStatistics
 from noisewise.posterior.context import FitContext
 from noisewise.posterior.curvature_matrix import (
@@ -24,9 +25,6 @@ from noisewise.posterior.curvature_matrix import (
 )
 from noisewise.posterior.expected import JACOBIAN_RECORDS, ExpectedMoments, optimum_prior
 from noisewise.posterior.status import NoiseAwarePosterior
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses."""

@@ -10,14 +10,12 @@ Everything comes from the trace's block sums, so tails begin where blocks begin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Bool, Float, Int
 from noisewise.dpvi import Trace
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
 
 MOST_R_HAT = 1.1
 """Gelman and Rubin's own limit. Stricter ones (1.01) ask for hundreds of independent iterates, and

@@ -7,14 +7,12 @@ clipped or far from the optimum. So the question is fit, not drift (mathematics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import Trace, TraceStatistics
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 MOST_BURN_IN = 0.6
 _EXCESS = 1.3

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpsep import (
     Gaussian,
     NoiseSite,
@@ -17,9 +18,6 @@ from noisewise.dpsep import (
     noise_unaware,
 )
 from noisewise.posterior.status import Status
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _DRIFT = 1.5
 """Most that means may move between the halves of the averaged part, in sds: their posterior's and

@@ -7,15 +7,13 @@ The cost does not depend on the number of steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.posterior.status import NoiseAwarePosterior
 from noisewise.posterior.trace_model import TraceModel, log_evidence, optimum_given_curvature
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _CURVATURE_POINTS = 128
 _SUBSAMPLING_POINTS = 24

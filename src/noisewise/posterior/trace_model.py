@@ -10,15 +10,13 @@ beta^2, which is used here.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import TraceStatistics
 from noisewise.posterior.context import FitContext
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 
 class Priors(NamedTuple):

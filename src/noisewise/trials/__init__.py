@@ -12,18 +12,3 @@ from noisewise.trials.fits import (
 )
 from noisewise.trials.reference import reference_rows
 from noisewise.trials.simulator import SimulatedFits, Simulator, simulator
-
-__all__ = [
-    "Fit",
-    "Fitted",
-    "SimulatedFits",
-    "Simulator",
-    "fit_function",
-    "fit_table",
-    "fit_with_steps",
-    "noise_multipliers",
-    "reference_rows",
-    "sep_trial",
-    "simulator",
-    "target_for",
-]

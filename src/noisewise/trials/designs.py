@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpsep import SepDesign, SepFit, SepRegression, assemble_phases, finish
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble
@@ -25,10 +27,6 @@ from noisewise.posterior import (
     sep_status,
 )
 from noisewise.trials.reference import reference_rows
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
 
 
 class SimulatedPosterior(NamedTuple):

@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows
@@ -22,9 +23,6 @@ from noisewise.dpvi import BLOCKS, BlockSums, Settings, Trace, assemble, trace_o
 from noisewise.engine import Run, block_length, device_source, run_secure, run_simulated
 from noisewise.mechanism import Budget, calibrate
 from noisewise.models import Target, build_target
-
-if TYPE_CHECKING:
-    from jax import Array
 
 _GROUP_FLOATS = 2**30
 """Most numbers of all batches and gradients that a GPU holds at once."""

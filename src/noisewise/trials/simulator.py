@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpvi import Settings
 from noisewise.engine import Run
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, Target
 from noisewise.trials.designs import Design, SimulatedPosterior, TableFit, dpvi_trial
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
 
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
 _GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
