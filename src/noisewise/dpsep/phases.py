@@ -111,7 +111,12 @@ def assemble_phases(
 
 def scale_noise(run: Run, factor: Array | float) -> Run:
     """The run with its noise times a factor of at most one: one compilation then serves many
-    budgets. (The mechanism's own noise decides how coarse the grid must be.)"""
+    budgets. (The mechanism's own noise decides how coarse the grid must be.)
+
+    Args:
+        run: One phase.
+        factor: What its noise is multiplied by.
+    """
     numbers = run.numbers._replace(noise_scale=factor * run.numbers.noise_scale)
     return replace(run, numbers=numbers)
 

@@ -74,10 +74,8 @@ def one_at_a_time(
 
     def one(rows: Rows, walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
         index, key = inputs
-        theta, average = (
-            walk.theta,
-            _each(lambda part, base: (part - base) / count, walk.theta, prior),
-        )
+        theta = walk.theta
+        average = _each(lambda part, base: (part - base) / count, theta, prior)
         if math.isfinite(clip):
             average = _clip(site.family, average, clip)
             theta = _each(lambda part, base: base + count * part, average, prior)
@@ -91,11 +89,13 @@ def one_at_a_time(
             moved = _each(
                 lambda part, key: part + scale * jax.random.normal(key, part.shape), moved, keys
             )
-        return _Walk(
-            _proper(site.family, moved), walk.extra + rate / count * (extra - walk.extra)
-        ), None
+        extra = walk.extra + rate / count * (extra - walk.extra)
+        return _Walk(_proper(site.family, moved), extra), None
 
-    return _walk(site, prior, initial, one, rows, order, seed)
+    first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
+    keys = jax.random.split(jax.random.PRNGKey(seed), len(order))
+    last: _Walk = _scan(one, rows, first, (jnp.asarray(order), keys))
+    return _gaussian(site.family, last.theta)
 
 
 def adf(
@@ -108,12 +108,14 @@ def adf(
     count = _count(rows)
     prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
 
-    def one(rows: Rows, walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
-        found, extra = _record(site, walk.theta, walk.extra, count, rows, inputs[0])
+    def one(rows: Rows, walk: _Walk, index: Array) -> tuple[_Walk, None]:
+        found, extra = _record(site, walk.theta, walk.extra, count, rows, index)
         moved = _proper(site.family, _each(jnp.add, walk.theta, found))
         return _Walk(moved, walk.extra + (extra - walk.extra) / count), None
 
-    return _walk(site, prior, initial, one, rows, order, 0)
+    first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
+    last: _Walk = _scan(one, rows, first, jnp.asarray(order))
+    return _gaussian(site.family, last.theta)
 
 
 def ep(
@@ -203,21 +205,6 @@ def _clip(family: Family, theta: Natural, clip: float) -> Natural:
     return Natural(clipped(theta.eta), clipped(theta.precision))
 
 
-def _walk(
-    site: Site,
-    prior: Natural,
-    initial: np.ndarray | Array,
-    one: Any,
-    rows: Rows,
-    order: np.ndarray | Array,
-    seed: int | Array,
-) -> Gaussian:
-    first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
-    keys = jax.random.split(jax.random.PRNGKey(seed), len(order))
-    last: _Walk = _scan(one, rows, first, (jnp.asarray(order), keys))
-    return _gaussian(site.family, last.theta)
-
-
 def _scan(one: Any, rows: Rows, first: Any, inputs: Any) -> Any:
     """The last state. Rows are an argument of the program: as constants they would end up in JAX's
     compilation cache."""
@@ -243,7 +230,8 @@ def literal_certificate(
     2C gamma/N. Its neighbours are replace-one, as in the paper's Prop. 1.
     """
     blocks = 2 * getattr(family, "count", 1)
-    true = _gaussian_epsilon(math.sqrt(blocks * epochs) / noise_multiplier, budget.delta)
+    mu = math.sqrt(blocks * epochs) / noise_multiplier
+    true = math.exp(brentq(lambda log: gaussian_limit(math.exp(log), budget.delta) - mu, -7, 12))
     # A hair above: the ledger recomputes epsilon with pessimistic rounding.
     honest = Budget(epsilon=1.001 * true, delta=budget.delta, adjacency="replace-one")
     release = Release(
@@ -260,9 +248,3 @@ def literal_certificate(
         "the noise comes from a seed",
     )
     return issue(honest, (release,), sources, void)
-
-
-def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon of mu-Gaussian differential privacy at ``delta``."""
-    found = brentq(lambda log: gaussian_limit(math.exp(log), delta) - mu, -7.0, 12.0)
-    return math.exp(found)

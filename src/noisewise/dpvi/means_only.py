@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows
-from noisewise.dpvi.rule import Constants
+from noisewise.dpvi.rule import Point
 from noisewise.models import Target
 
 
@@ -40,35 +40,24 @@ class MeansOnly:
         """All of them."""
         return self.target.dim
 
-    def _points(self, constants: Constants, parameters: Array, base_normals: Array) -> Array:
-        return parameters + constants.fixed_scale * base_normals
+    def _points(self, at: Point) -> Array:
+        return at.parameters + at.constants.fixed_scale * at.base_normals
 
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """Gradient of a record's expected loss by the means."""
-        points = self._points(constants, parameters, base_normals)
-        return self.target.record_moments(constants.frame, points, base_normals, batch)[0] + share
+        frame, points = at.constants.frame, self._points(at)
+        return self.target.record_moments(frame, points, at.base_normals, batch)[0] + share
 
-    def public_gradient(
-        self, constants: Constants, parameters: Array, base_normals: Array
-    ) -> Array:
+    def public_gradient(self, at: Point) -> Array:
         """The prior's part; the entropy does not depend on the means."""
-        points = self._points(constants, parameters, base_normals)
-        return self.target.prior_moments(constants.frame, points, base_normals)[0]
+        frame = at.constants.frame
+        return self.target.prior_moments(frame, self._points(at), at.base_normals)[0]
 
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
+    def complete(self, at: Point, released: Array) -> Array:
         """Nothing is left to add."""
         return released
 
-    def unclipped_gradient(self, constants: Constants, parameters: Array) -> float:
+    def unclipped_gradient(self, at: Point) -> float:
         """Nothing: records can carry all of it."""
         return 0.0
 

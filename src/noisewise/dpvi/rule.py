@@ -27,6 +27,15 @@ class Constants(NamedTuple):
     """Standard deviations of the guide's draws where the rule fits no scales."""
 
 
+class Point(NamedTuple):
+    """Where a step's gradients are taken: all of it public."""
+
+    constants: Constants
+    parameters: Array
+    base_normals: Array
+    """Of the guide's draws: draws x dim."""
+
+
 class GradientRule(Protocol):
     """One way to get a private gradient of all variational parameters."""
 
@@ -51,30 +60,20 @@ class GradientRule(Protocol):
         """Those of the released whose noise is the same at every step, again the first: what the
         noise-aware posterior may take as observations."""
 
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """Per-record gradients as they are clipped: batch x released.
 
-        ``share`` is each record's part of the public gradient where that is clipped too.
+        ``share`` is each record's part of the public gradient of what is released, where that is
+        clipped too.
         """
 
-    def public_gradient(
-        self, constants: Constants, parameters: Array, base_normals: Array
-    ) -> Array:
+    def public_gradient(self, at: Point) -> Array:
         """Gradient of the prior's and the guide's part of the loss: no record is involved."""
 
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
+    def complete(self, at: Point, released: Array) -> Array:
         """From what was released to the data's gradient of every parameter: post-processing."""
 
-    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array | float:
+    def unclipped_gradient(self, at: Point) -> Array | float:
         """What of the public gradient has no place inside the clip, when the rest is clipped."""
 
     def draw_theta(
