@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from noisewise._validate import integer_at_least
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.site import Gaussian, Natural, Site
 
@@ -73,7 +73,7 @@ def _passes(
     fades to the true one over that pass.
     """
     rows = {name: jnp.asarray(column) for name, column in rows.items()}
-    count = len(next(iter(rows.values())))
+    count = record_count(rows)
     integer_at_least("epochs", epochs, 1)
     size = min(integer_at_least("batch", batch, 1), count)
     family, mean = site.family, jnp.asarray(initial, jnp.float32)
@@ -132,7 +132,7 @@ def _step(site: Site, rows: Rows, walk: _Walk, some: Array, push: Array) -> tupl
     ``push`` is added to the prior's mean.
     """
     family = site.family
-    count = len(next(iter(rows.values())))
+    count = record_count(rows)
     posterior = _posterior(site, walk)
     old = Natural(jnp.zeros((len(some), family.dim)), jnp.zeros((len(some), family.packed)))
     if walk.sites is not None:

@@ -22,7 +22,7 @@ from jax import Array
 from scipy.optimize import brentq
 
 from noisewise._validate import integer_at_least, positive
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.dpsep.family import Family
 from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.mechanism import Budget, Certificate, Release, calibrate, issue
@@ -67,7 +67,7 @@ def one_at_a_time(
         noise_multiplier: Noise on them has this times 2 gamma clip/N as its standard deviation.
         seed: Of that noise.
     """
-    count = _count(rows)
+    count = record_count(rows)
     rate = (count if gamma is None else positive("gamma", gamma)) / count
     prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
     scale = rate * 2 * clip * noise_multiplier if noise_multiplier else 0.0
@@ -105,7 +105,7 @@ def adf(
 
     More than one pass counts records more than once, as PBP does on purpose.
     """
-    count = _count(rows)
+    count = record_count(rows)
     prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
 
     def one(rows: Rows, walk: _Walk, index: Array) -> tuple[_Walk, None]:
@@ -131,7 +131,7 @@ def ep(
     A record whose removal leaves no proper cavity waits for its next turn. Arguments are those of
     `one_at_a_time`; ``damping`` is the share of the way to a new site that is made.
     """
-    count, family = _count(rows), site.family
+    count, family = record_count(rows), site.family
     prior = site.prior(jnp.asarray(initial), jnp.zeros(family.dim))
     extra = site.first_extra()
 
@@ -163,10 +163,6 @@ def _each(function: Any, *parts: Natural) -> Natural:
 def _proper(family: Family, theta: Natural) -> Natural:
     """Negative eigenvalues raised to a small positive value, as in the paper."""
     return theta._replace(precision=family.floored(theta.precision, jnp.asarray(_LEAST)))
-
-
-def _count(rows: Rows) -> int:
-    return len(next(iter(rows.values())))
 
 
 def _theta_at(family: Family, prior: Natural, initial: np.ndarray | Array) -> Natural:

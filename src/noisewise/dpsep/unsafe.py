@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.settings import Rates
 from noisewise.engine import Run
@@ -26,7 +26,7 @@ def fit_unsafe(run: Run, rows: Rows, key: Array | None = None) -> SepFit:
     """
     algorithm, numbers = run.algorithm, run.numbers
     rows = {name: jnp.asarray(column) for name, column in rows.items()}
-    count = len(next(iter(rows.values())))
+    count = record_count(rows)
     size = count if key is None else max(1, round(numbers.sampling_rate * count))
 
     def one(state: Any, inputs: tuple[Rates, Array]) -> tuple[Any, None]:

@@ -152,10 +152,13 @@ class Settings:
         elif self.optimiser != "adam":
             raise NoisewiseError(f"optimiser {shown(self.optimiser)} needs a learning_rate")
 
-    def mechanism(self) -> Mechanism:
-        """What accounts for such a fit, once it is calibrated."""
+    def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:
+        """What accounts for such a fit, once it is calibrated or given its noise."""
         return Mechanism(
-            clip_norm=self.clip_norm, sampling_rate=self.sampling_rate, steps=self.steps
+            clip_norm=self.clip_norm,
+            sampling_rate=self.sampling_rate,
+            steps=self.steps,
+            noise_multiplier=noise_multiplier,
         )
 
     def check_dimension(self, dim: int) -> None:

@@ -3,4 +3,4 @@
 from noisewise.engine.algorithm import Algorithm, Numbers, Run, Step, release_numbers
 from noisewise.engine.certify import PublicCount, certify, public_count
 from noisewise.engine.phases import calibrate_phases, run_phases_secure, run_phases_simulated
-from noisewise.engine.run import Finished, block_length, device_source, run_secure, run_simulated
+from noisewise.engine.run import Finished, block_length, run_secure, run_simulated

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import Encoder, PrivateRows, Rows, Schema, Table
+from noisewise.data import Encoder, PrivateRows, Rows, Schema, Table, record_count
 from noisewise.models.ready_made import ReadyMade
 
 _FARTHEST = 2e4
@@ -52,7 +52,7 @@ class RowView:
         the data is looked at."""
         arrays: Rows = self.schema.simulate(rng, n)
         if self.sample is not None:
-            picked = rng.integers(len(next(iter(self.sample.values()))), size=n)
+            picked = rng.integers(record_count(self.sample), size=n)
             arrays |= {name: column[picked] for name, column in self.sample.items()}
         return self.encode(arrays)
 

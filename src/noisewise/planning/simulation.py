@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.models import RowView, Target
 
 _PARAMETERS = 128
@@ -150,7 +150,7 @@ def _clipped_slopes(
 
         start = jnp.zeros((len(clip_norms), len(theta), len(theta)))
         total, _ = jax.lax.scan(add, start, table)
-        return total / len(next(iter(table.values())))
+        return total / record_count(table)
 
     return jax.lax.map(one, (thetas, rows))
 

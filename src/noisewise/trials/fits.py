@@ -18,9 +18,9 @@ import numpy as np
 from jax import Array
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import PrivateRows, Rows
+from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.dpvi import BLOCKS, BlockSums, Settings, Trace, assemble, trace_of
-from noisewise.engine import Run, block_length, device_source, run_secure, run_simulated
+from noisewise.engine import Run, block_length, run_secure, run_simulated
 from noisewise.mechanism import Budget, calibrate
 from noisewise.models import Target, build_target
 
@@ -85,7 +85,7 @@ def fit_table(
         fits: What to fit. Settings may differ in numbers, not in rule, guide or optimiser.
         block_steps: Steps in a block of the traces; by default a hundredth of the first fit's.
     """
-    runs = [_assembled(target, fit, _count(rows)) for fit in fits]
+    runs = [_assembled(target, fit, record_count(rows)) for fit in fits]
     if any((run.algorithm, run.passes) != (runs[0].algorithm, runs[0].passes) for run in runs):
         raise NoisewiseError(
             "fits of one table must have the same rule, guide, optimiser and sampling rate: fit "
@@ -118,8 +118,8 @@ def fit_with_steps(
         noise_multiplier: In units of the clip norm.
         seed: Of batches and noise, which makes them insecure.
     """
-    mechanism = replace(settings.mechanism(), noise_multiplier=noise_multiplier)
-    run = assemble(settings, target, mechanism, _count(rows), keep_steps=True)
+    mechanism = settings.mechanism(noise_multiplier)
+    run = assemble(settings, target, mechanism, record_count(rows), keep_steps=True)
     table = PrivateRows(target.prepare(rows, run.numbers.constants.frame))
     return Fitted(trace_of(run_secure(run, table, insecure_seed=seed), BLOCKS), run)
 
@@ -135,27 +135,19 @@ def fit_function(
         noise_multiplier: In units of the clip norm.
         count: Rows of every table.
     """
-    mechanism = replace(settings.mechanism(), noise_multiplier=noise_multiplier)
-    run = assemble(settings, target, mechanism, count)
-    source = device_source(run, count)
+    run = assemble(settings, target, settings.mechanism(noise_multiplier), count)
 
     def fit(rows: Rows, initial: Array, key: Array) -> BlockSums:
         table = target.prepare(rows, run.numbers.constants.frame)
-        sums: BlockSums = run_simulated(
-            run.starting_at(initial), source, table, key, block_length(run)
-        ).records
+        found = run_simulated(run.starting_at(initial), table, key, block_length(run))
+        sums: BlockSums = found.records
         return sums
 
     return fit
 
 
-def _count(rows: Rows) -> int:
-    return len(next(iter(rows.values())))
-
-
 def _assembled(target: Target, fit: Fit, count: int) -> Run:
-    mechanism = replace(fit.settings.mechanism(), noise_multiplier=fit.noise_multiplier)
-    run = assemble(fit.settings, target, mechanism, count)
+    run = assemble(fit.settings, target, fit.settings.mechanism(fit.noise_multiplier), count)
     if fit.start is None:
         return run
     start, frame = np.array(run.start), run.numbers.constants.frame
@@ -198,7 +190,7 @@ def _run_group(runs: Run, table: Rows, keys: Array, length: int) -> tuple[BlockS
     """Runs side by side: their numbers, schedules and starts have a leading axis."""
 
     def one(run: Run, key: Array) -> tuple[BlockSums, Array]:
-        found = run_simulated(run, device_source(run, _count(table)), table, key, length)
+        found = run_simulated(run, table, key, length)
         return found.records, found.state.parameters
 
     return jax.vmap(one)(runs, keys)
