@@ -6,7 +6,6 @@ from noisewise.dpsep.divergence import (
     ExpectedDivergence,
     expected_kl,
     gaussian_kl,
-    mean_kl,
     paper_expression,
 )
 from noisewise.dpsep.family import Blocks, Diagonal, Family
@@ -37,7 +36,6 @@ from noisewise.dpsep.presets import (
 )
 from noisewise.dpsep.refit import variance_inflation
 from noisewise.dpsep.sequential import (
-    adf,
     ep,
     literal_certificate,
     literal_noise,

@@ -1,9 +1,9 @@
 """EP and ADF, a batch of records at a time: references for models too large for one by one.
 
 The sites of a batch are found side by side, each at its own cavity, and join the posterior
-together. With batches of one this is `sequential.ep` and `sequential.adf`, and where likelihoods
-are Gaussian any batches give the exact posterior. Unlike those, it learns a site's extras and
-refines its prior as it goes. Nothing here is private.
+together. With batches of one EP is `sequential.ep`, and where likelihoods are Gaussian any batches
+give the exact posterior. Unlike that, it learns a site's extras and refines its prior as it goes.
+Nothing here is private.
 """
 
 from __future__ import annotations

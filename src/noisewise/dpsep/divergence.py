@@ -33,14 +33,6 @@ def gaussian_kl(
     return float(0.5 * (trace + off @ precision_p @ off - len(off) + logs))
 
 
-def mean_kl(
-    mean: np.ndarray, precision: np.ndarray, means: np.ndarray, precisions: np.ndarray
-) -> ExpectedDivergence:
-    """Mean of KL(reference || private) over many private posteriors, from whole simulated fits."""
-    found = [gaussian_kl(mean, precision, *pair) for pair in zip(means, precisions, strict=True)]
-    return _summary(np.array(found))
-
-
 def expected_kl(
     eta: np.ndarray,
     precision: np.ndarray,
@@ -76,11 +68,7 @@ def expected_kl(
             noisy += (ridge - np.linalg.eigvalsh(noisy)[0]) * np.eye(dim)
         private = np.linalg.solve(noisy, eta + noise_eta * rng.standard_normal(dim))
         found[number] = gaussian_kl(mean, precision, private, noisy)
-    return _summary(found)
-
-
-def _summary(found: np.ndarray) -> ExpectedDivergence:
-    return ExpectedDivergence(float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found))))
+    return ExpectedDivergence(float(found.mean()), float(found.std(ddof=1) / math.sqrt(draws)))
 
 
 def paper_expression(

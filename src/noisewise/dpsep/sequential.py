@@ -1,4 +1,4 @@
-"""One record at a time: EP, ADF, SEP, clipped SEP, and the paper's own DP-SEP (Algorithm 3).
+"""One record at a time: EP, SEP, clipped SEP, and the paper's own DP-SEP (Algorithm 3).
 
 These are references; `jax.vmap` them over tables. Nothing here is private, Algorithm 3 included:
 its noise comes from a seed, and one pass per epoch in random order is neither Poisson nor uniform
@@ -95,26 +95,6 @@ def one_at_a_time(
     first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
     keys = jax.random.split(jax.random.PRNGKey(seed), len(order))
     last: _Walk = _scan(one, rows, first, (jnp.asarray(order), keys))
-    return _gaussian(site.family, last.theta)
-
-
-def adf(
-    site: Site, rows: Rows, order: np.ndarray | Array, *, initial: np.ndarray | Array
-) -> Gaussian:
-    """Assumed density filtering: every record of ``order`` multiplies the posterior by its site.
-
-    More than one pass counts records more than once, as PBP does on purpose.
-    """
-    count = record_count(rows)
-    prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
-
-    def one(rows: Rows, walk: _Walk, index: Array) -> tuple[_Walk, None]:
-        found, extra = _record(site, walk.theta, walk.extra, count, rows, index)
-        moved = _proper(site.family, _each(jnp.add, walk.theta, found))
-        return _Walk(moved, walk.extra + (extra - walk.extra) / count), None
-
-    first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
-    last: _Walk = _scan(one, rows, first, jnp.asarray(order))
     return _gaussian(site.family, last.theta)
 
 

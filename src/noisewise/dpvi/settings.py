@@ -177,9 +177,10 @@ class Settings:
         for name, expected in shapes.items():
             value = getattr(self, name)
             if value is not None and np.shape(value) != expected:
+                found = " x ".join(map(str, np.shape(value))) or "no"
                 raise NoisewiseError(
-                    f"the plan's {name} is for {_counted(value)} unconstrained coordinates, this "
-                    f"model has {dim}: plan again for this model and these features"
+                    f"the plan's {name} is for {found} unconstrained coordinates, this model has "
+                    f"{dim}: plan again for this model and these features"
                 )
 
     def with_recalibration(self, shift: np.ndarray, stretch: np.ndarray) -> Settings:
@@ -217,7 +218,3 @@ class Settings:
             for name, value in plain.items()
         }
         return cls(**given)
-
-
-def _counted(value: np.ndarray) -> str:
-    return " x ".join(map(str, np.shape(value))) or "no"

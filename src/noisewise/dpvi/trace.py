@@ -58,6 +58,14 @@ class TraceStatistics(NamedTuple):
         """Whether second moments are matrices."""
         return self.spread.ndim == self.parameters.ndim + 1
 
+    def slopes(self) -> np.ndarray:
+        """Least squares of gradients on iterates, of one fit: kappa A."""
+        if not self.full:
+            return self.cross / self.spread
+        dim = len(self.parameters)
+        ridge = 1e-9 * np.trace(self.spread) / dim * np.eye(dim)
+        return np.linalg.solve(self.spread + ridge, self.cross.T).T
+
     def diagonal(self) -> TraceStatistics:
         """The same, with the matrices' diagonals only."""
         if not self.full:

@@ -19,26 +19,6 @@ from noisewise.data import Rows
 from noisewise.mechanism import Grid, Mechanism, Passes, usual_passes
 
 
-class Numbers(Protocol):
-    """Numbers of a run that compiled code takes as arguments; algorithms add their own."""
-
-    @property
-    def grid(self) -> Grid:
-        """The integer grid that contributions are rounded to."""
-
-    @property
-    def noise_scale(self) -> Array:
-        """Standard deviation of the privacy noise in grid units, per released coordinate."""
-
-    @property
-    def sampling_rate(self) -> float:
-        """Probability of every record to be in a batch."""
-
-    @property
-    def public_count(self) -> float:
-        """The number of records as everybody may know it: declared, or noised."""
-
-
 class Step(NamedTuple):
     """What a step leaves behind."""
 
@@ -53,6 +33,9 @@ class Algorithm(Protocol):
     """A private algorithm: a frozen dataclass, equal to another where the compiled code is.
 
     In the order of a step: `point`, `contributions`, (the engine's noisy sum,) `update`.
+    ``numbers`` are what compiled code takes as arguments: a NamedTuple that begins with the
+    ``grid`` that contributions are rounded to, the ``noise_scale`` in its units (per released
+    coordinate), the ``sampling_rate``, and the ``public_count``, declared or noised.
     """
 
     @property

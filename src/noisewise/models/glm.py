@@ -117,9 +117,8 @@ def _loss_slopes(family: str, predictor: Array, y: Array, log_noise: Array) -> t
         return jax.nn.sigmoid(predictor) - y, jnp.zeros(())
     if family == "probit":
         sign = 2 * y - 1
-        return -sign * jnp.exp(norm.logpdf(predictor) - norm.logcdf(sign * predictor)), jnp.zeros(
-            ()
-        )
+        ratio = jnp.exp(norm.logpdf(predictor) - norm.logcdf(sign * predictor))
+        return -sign * ratio, jnp.zeros(())
     if family == "poisson":
         return jnp.exp(predictor) - y, jnp.zeros(())
     precision = jnp.exp(-2 * log_noise)
@@ -158,9 +157,8 @@ class GlmTarget(Target):
         design, width, draws = batch["X"], self.width, points.shape[0]
         predictor = batch["offset"][:, None] + design @ points[:, :width].T
         log_noise = frame.to_model(points)[:, width:].T if self.dim > width else jnp.zeros((1, 1))
-        slope, noise_slope = _loss_slopes(
-            self.model.family, predictor, batch["y"][:, None], log_noise
-        )
+        y = batch["y"][:, None]
+        slope, noise_slope = _loss_slopes(self.model.family, predictor, y, log_noise)
         mean = slope.mean(1, keepdims=True) * design
         scale = (slope @ base_normals[:, :width] / draws) * design
         if self.dim == width:

@@ -68,10 +68,8 @@ class MixtureTarget(Target):
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`."""
-        gradients = jax.vmap(lambda point: self._gradients(point, batch["records"]))(
-            frame.to_model(points)
-        )
-        gradients = frame.gradient(gradients)
+        each = jax.vmap(self._gradients, (0, None))(frame.to_model(points), batch["records"])
+        gradients = frame.gradient(each)
         return gradients.mean(0), (gradients * base_normals[:, None]).mean(0)
 
     def prior_moments(

@@ -62,13 +62,10 @@ def _start(target: Target, view: RowView) -> np.ndarray:
     model = target.model
     assert isinstance(model, Mixture)
     start = _SPREAD * np.random.default_rng(_SEED).standard_normal(target.dim)
-    place = 0
-    for site in target.layout.latents:
-        here = slice(place, place + site.size)
-        if model.target is not None and site.name == "coefficients":
-            start[here] = 0.0
-            start[place] = declared_intercept(model, view.schema) or 0.0
-        place += site.size
+    if model.target is not None:
+        regression = target.layout.places["coefficients"]
+        start[regression] = 0.0
+        start[regression.start] = declared_intercept(model, view.schema) or 0.0
     for feature in model.features:
         if not feature.levels:
             where = [label.startswith(f"{feature.name}_rate[") for label in target.labels]

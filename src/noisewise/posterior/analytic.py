@@ -144,11 +144,8 @@ def total_variance(model: MatrixModel) -> Float[np.ndarray, " dim"]:
     Thousands of steps pin it to a percent or two, so it is plugged in.
     """
     stats = model.statistics
-    dim = len(stats.parameters)
-    ridge = 1e-9 * np.trace(stats.spread) / dim * np.eye(dim)
-    slopes = np.linalg.solve(stats.spread + ridge, stats.cross.T).T
-    explained = np.einsum("ij,ij->i", stats.cross, slopes)
-    freedom = max(float(stats.steps) - dim - 1, 1.0)
+    explained = np.einsum("ij,ij->i", stats.cross, stats.slopes())
+    freedom = max(float(stats.steps) - len(stats.parameters) - 1, 1.0)
     return np.maximum((stats.power - explained) / freedom, model.noise_variance)
 
 

@@ -38,12 +38,10 @@ def infer(
         chain = _sampler(curvature_map, warmup, draws)
         chain.run(key, numbers, steps)
         samples = {name: np.asarray(value) for name, value in chain.get_samples().items()}
-    free = (
-        np.asarray(model.priors.curvature_mean)
-        + np.asarray(model.priors.curvature_sd) * samples["free"]
-    )
+    prior = model.priors
+    free = prior.curvature_mean + prior.curvature_sd * samples["free"]
     identified = bool(np.all(samples["free"].std(0) < 0.9))
-    return NoiseAwarePosterior(samples["optimum"], model.priors.curvature(free), identified)
+    return NoiseAwarePosterior(samples["optimum"], prior.curvature(free), identified)
 
 
 @lru_cache(maxsize=8)

@@ -31,12 +31,10 @@ def infer_pooled(
         infer_many(method, traces, context, int(part), rngs, side_by_side)
         for context, part in zip(contexts, np.diff(ends), strict=True)
     ]
-    return [_mixture(outcomes) for outcomes in zip(*each, strict=True)]
-
-
-def _mixture(outcomes: Sequence[Outcome]) -> Outcome:
-    first = outcomes[0]
-    return first._replace(
-        draws=np.concatenate([one.draws for one in outcomes]),
-        noise_unaware=np.concatenate([one.noise_unaware for one in outcomes]),
-    )
+    return [
+        outcomes[0]._replace(
+            draws=np.concatenate([one.draws for one in outcomes]),
+            noise_unaware=np.concatenate([one.noise_unaware for one in outcomes]),
+        )
+        for outcomes in zip(*each, strict=True)
+    ]
