@@ -206,8 +206,7 @@ def literal_certificate(
     2C gamma/N. Its neighbours are replace-one, as in the paper's Prop. 1.
     """
     blocks = 2 * getattr(family, "count", 1)
-    mu = math.sqrt(blocks * epochs) / noise_multiplier
-    true = math.exp(brentq(lambda log: gaussian_limit(math.exp(log), budget.delta) - mu, -7, 12))
+    true = _gaussian_epsilon(math.sqrt(blocks * epochs) / noise_multiplier, budget.delta)
     # A hair above: the ledger recomputes epsilon with pessimistic rounding.
     honest = Budget(epsilon=1.001 * true, delta=budget.delta, adjacency="replace-one")
     release = Release(
@@ -224,3 +223,9 @@ def literal_certificate(
         "the noise comes from a seed",
     )
     return issue(honest, (release,), sources, void)
+
+
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon of mu-Gaussian differential privacy at ``delta``."""
+    found = brentq(lambda log: gaussian_limit(math.exp(log), delta) - mu, -7.0, 12.0)
+    return math.exp(found)
