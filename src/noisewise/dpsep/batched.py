@@ -31,10 +31,31 @@ class _Walk(NamedTuple):
     """Every record's, where they are kept (EP)."""
 
 
-def ep_in_batches(
+def adf_in_batches(
     site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
 ) -> SepFit:
-    """Expectation propagation: every record's site is kept, rows x 2 x dim numbers and more.
+    """Assumed density filtering, PBP's way: sites are forgotten once they have joined, so that
+    every further pass counts the records once more. Arguments are those of `ep_in_batches`."""
+    return ep_in_batches(site, rows, initial, key, epochs=epochs, batch=batch, keep=False)
+
+
+def ep_in_batches(
+    site: Site,
+    rows: Rows,
+    initial: np.ndarray | Array,
+    key: Array,
+    *,
+    epochs: int,
+    batch: int,
+    keep: bool = True,
+) -> SepFit:
+    """Expectation propagation by passes over all records, each in a random order; what does not
+    fill a batch waits for the next pass.
+
+    The first pass goes one by one: next to the prior alone, several sites side by side would each
+    move the mean all the way, and correlated weights would overshoot. The initial mean counts as
+    the prior's to begin with, which breaks the symmetry of hidden units, and fades to the true one
+    over that pass.
 
     Args:
         site: The model.
@@ -43,34 +64,7 @@ def ep_in_batches(
         key: Of the records' order.
         epochs: Passes over the records.
         batch: Records whose sites are found side by side.
-    """
-    return _passes(site, rows, initial, key, epochs, batch, keep=True)
-
-
-def adf_in_batches(
-    site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
-) -> SepFit:
-    """Assumed density filtering, PBP's way: sites are forgotten once they have joined, so that
-    every further pass counts the records once more. Arguments are those of `ep_in_batches`."""
-    return _passes(site, rows, initial, key, epochs, batch, keep=False)
-
-
-def _passes(
-    site: Site,
-    rows: Rows,
-    initial: np.ndarray | Array,
-    key: Array,
-    epochs: int,
-    batch: int,
-    keep: bool,
-) -> SepFit:
-    """Passes over all records, each in a random order; what does not fill a batch waits for the
-    next pass.
-
-    The first pass, the same for both, goes one by one: next to the prior alone, several sites side
-    by side would each move the mean all the way, and correlated weights would overshoot. The
-    initial mean counts as the prior's to begin with, which breaks the symmetry of hidden units, and
-    fades to the true one over that pass.
+        keep: Every record's site is kept, rows x 2 x dim numbers and more; if not, it is ADF.
     """
     rows = {name: jnp.asarray(column) for name, column in rows.items()}
     count = record_count(rows)

@@ -46,10 +46,6 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def _target_column(self, kind: str) -> Column:
-        """The declared target."""
-        return target_column(kind, self.target_bounds)
-
     def _model(self, family: str, schema: Schema) -> Glm:
         model = super()._model(family, schema)
         if self.target_mean is None:

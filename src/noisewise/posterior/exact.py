@@ -75,23 +75,15 @@ def _refined_grid(model: TraceModel) -> _Grid:
 
 
 def _grid(model: TraceModel, of_free: _Range, of_extra: _Range) -> _Grid:
-    free, extra = of_free.points(_CURVATURE_POINTS), of_extra.points(_SUBSAMPLING_POINTS)
-    return _Grid(free, extra, _weights(model, free, extra))
-
-
-def _weights(
-    model: TraceModel,
-    free: Float[np.ndarray, "dim curvatures"],
-    extra: Float[np.ndarray, "dim subsamplings"],
-) -> Float[np.ndarray, "dim curvatures subsamplings"]:
     prior = model.priors
+    free, extra = of_free.points(_CURVATURE_POINTS), of_extra.points(_SUBSAMPLING_POINTS)
     curvature = prior.curvature(free)[..., :, None]
     variance = model.noise_variance[..., None, None] + extra[..., None, :] ** 2
     logs = log_evidence(model, curvature, variance)
     off = (free - prior.curvature_mean[..., None]) / prior.curvature_sd[..., None]
     logs = logs - 0.5 * (off**2)[..., :, None]
     logs = logs - 0.5 * ((extra / prior.subsampling_sd[..., None]) ** 2)[..., None, :]
-    return np.exp(logs - logs.max((-2, -1), keepdims=True))
+    return _Grid(free, extra, np.exp(logs - logs.max((-2, -1), keepdims=True)))
 
 
 def _bulk(

@@ -96,7 +96,7 @@ def fit_table(
     found: dict[int, Fitted] = {}
     for group in _groups([run.steps // length for run in runs], runs[0], rows):
         longest = max(runs[place].steps for place in group)
-        stacked = _stacked([_padded(runs[place], longest) for place in group])
+        stacked = _stacked([runs[place] for place in group], longest)
         keys = jnp.stack([fits[place].key for place in group])
         blocks, last = jax.device_get(_run_group(stacked, table, keys, length))
         for number, place in enumerate(group):
@@ -155,12 +155,6 @@ def _assembled(target: Target, fit: Fit, count: int) -> Run:
     return run.starting_at(start)
 
 
-def _padded(run: Run, steps: int) -> Run:
-    """As many steps as the longest fit of the group has."""
-    more = steps - run.steps
-    return replace(run, schedule=np.pad(run.schedule, (0, more), constant_values=1))
-
-
 def _groups(lengths: list[int], run: Run, rows: Rows) -> list[list[int]]:
     """Which fits run together: those of about a length, the longest alone, so that few steps are
     thrown away and few programs compiled; on a CPU each by itself."""
@@ -173,8 +167,13 @@ def _groups(lengths: list[int], run: Run, rows: Rows) -> list[list[int]]:
     return [some[first : first + most] for some in alike for first in range(0, len(some), most)]
 
 
-def _stacked(runs: list[Run]) -> Run:
-    found: Run = jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(p) for p in parts]), *runs)
+def _stacked(runs: list[Run], steps: int) -> Run:
+    """The runs along a new first axis, each filled up to so many steps."""
+    filled = [
+        replace(run, schedule=np.pad(run.schedule, (0, steps - run.steps), constant_values=1))
+        for run in runs
+    ]
+    found: Run = jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(p) for p in parts]), *filled)
     return found
 
 
