@@ -26,7 +26,14 @@ class ExpectedDivergence(NamedTuple):
 def gaussian_kl(
     mean_q: np.ndarray, precision_q: np.ndarray, mean_p: np.ndarray, precision_p: np.ndarray
 ) -> float:
-    """KL(q || p) of two Gaussians by means and precision matrices."""
+    """KL(q || p) of two Gaussians by means and precision matrices.
+
+    Args:
+        mean_q: Of q.
+        precision_q: Of q.
+        mean_p: Of p.
+        precision_p: Of p.
+    """
     off = np.asarray(mean_p) - mean_q
     trace = np.trace(np.linalg.solve(precision_q, precision_p))
     logs = np.linalg.slogdet(precision_q)[1] - np.linalg.slogdet(precision_p)[1]

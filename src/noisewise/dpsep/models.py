@@ -56,7 +56,10 @@ def sep_design(
 ) -> SepDesign:
     """Bounds from simulated covariates, unless there are ``settings`` already.
 
-    The model must have a site, as its capabilities say.
+    Args:
+        bound: The regression; its capabilities name a site.
+        steps: Of the fit; None is the usual number.
+        settings: Those of a plan, with its bounds.
     """
     simulated = bound.view.simulate(np.random.default_rng(0), _SIMULATED)["X"]
     width = simulated.shape[1]

@@ -45,7 +45,13 @@ def phase_mechanisms(
     phases: Sequence[Phase[Site]], budget: Budget, others: tuple[Release, ...] = ()
 ) -> tuple[Mechanism, ...]:
     """The phases' mechanisms with the least noise that keeps all of them, and ``others``, within
-    the budget."""
+    the budget.
+
+    Args:
+        phases: Sites and settings.
+        budget: For all of it.
+        others: What else the same data pay for.
+    """
     return calibrate_phases([phase.mechanism for phase in phases], budget, others)
 
 
@@ -104,7 +110,14 @@ def _check(mechanism: Mechanism, phase: Phase[Site]) -> None:
 def assemble_phases(
     phases: Sequence[Phase[Site]], mechanisms: Sequence[Mechanism], public_count: int, initial: Any
 ) -> list[Run]:
-    """All phases ready to run; the first starts at ``initial``, the others where the last ended."""
+    """All phases ready to run; the first starts at ``initial``, the others where the last ended.
+
+    Args:
+        phases: Sites and settings.
+        mechanisms: One a phase, calibrated.
+        public_count: The number of rows as everybody may know it.
+        initial: Mean to begin with: public.
+    """
     pairs = zip(phases, mechanisms, strict=True)
     return [assemble(phase, mechanism, public_count, initial) for phase, mechanism in pairs]
 
@@ -122,7 +135,12 @@ def scale_noise(run: Run, factor: Array | float) -> Run:
 
 
 def finish(runs: Sequence[Run], finished: Sequence[Finished]) -> SepFit:
-    """What the last phase reports."""
+    """What the last phase reports.
+
+    Args:
+        runs: The phases.
+        finished: What each ended with.
+    """
     fit: SepFit = runs[-1].algorithm.finish(runs[-1].numbers, finished[-1].state)
     return fit
 
@@ -147,5 +165,11 @@ def fit_secure(
 
 
 def fit_simulated(runs: Sequence[Run], rows: Rows, key: Array) -> SepFit:
-    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys."""
+    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys.
+
+    Args:
+        runs: From `assemble_phases`.
+        rows: Simulated or public records as the site takes them.
+        key: Of batches and noise.
+    """
     return finish(runs, run_phases_simulated(runs, rows, key))

@@ -26,7 +26,7 @@ _LEAST_UNITS = 5
 
 
 def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Phase[GlmSite], ...]:
-    """One phase for a generalised linear model; ``design`` has simulated or public covariates.
+    """One phase for a generalised linear model.
 
     A record's gradient is |x| times its residual, which is at most one in a logistic regression and
     hardly above two noise sds, or two, in the others; its precision is |x|^2 times at most a
@@ -34,6 +34,11 @@ def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Pha
     twenty. |x| is what nineteen of twenty simulated records stay below. The mean moves slowly, a
     run being a dozen of its time constants: where curvature depends on the mean, its dispersion
     makes a bias.
+
+    Args:
+        site: The model.
+        design: Simulated or public covariates, records x columns.
+        steps: Of the fit.
     """
     site = site.clipped_at(_RESIDUAL)
     lengths = np.linalg.norm(np.asarray(design, float), axis=1)
@@ -59,6 +64,11 @@ def network_units(rows: int, epsilon: float, most: int = 50) -> int:
 
     Noise falls on every weight alike, so that what few rows cannot teach is better left out.
 
+    Args:
+        rows: Of the table, as everybody may know it.
+        epsilon: Of the budget.
+        most: Never more than these.
+
     >>> network_units(1440, 1.0), network_units(7373, 1.0), network_units(500, 0.5)
     (14, 50, 5)
     """
@@ -74,6 +84,11 @@ def network_phases(
     Chosen at epsilon 1 on four simulated regressions: two sums of random waves of 8 inputs (N =
     7373, smooth and rough), a noisy one of 11 (N = 1440), and a nearly linear one of 16 (N =
     10741). RMSE was flat around these values; see docs/dp-sep.md.
+
+    Args:
+        inputs: How many.
+        hidden: Units.
+        epochs: Passes over the table, by expectation.
     """
     settings = SepSettings(
         bounds=Bounds(mean=0.35, precision=0.5, extra=_RESIDUAL),
@@ -94,10 +109,16 @@ def network_phases(
 def network_reference(
     inputs: int, hidden: int = 50, epochs: int = 40, bounds: Bounds | None = None
 ) -> Phase[NetworkSite]:
-    """SEP of the same network without privacy, for `fit_unsafe` with a key; ``bounds`` clip it.
+    """SEP of the same network without privacy, for `fit_unsafe` with a key.
 
     A step takes a 300th of the records and moves a 300th of the way, so that an epoch does what one
     of SEP does (gamma = N), in steps small enough for weights as correlated as a network's.
+
+    Args:
+        inputs: How many.
+        hidden: Units.
+        epochs: Passes over the table, by expectation.
+        bounds: Clip norms; None clips nothing.
     """
     small = 1 / _REFERENCE_STEPS
     site = NetworkSite(inputs, hidden)

@@ -38,7 +38,13 @@ class _Walk(NamedTuple):
 
 
 def random_passes(rows: int, epochs: int, seed: int) -> np.ndarray:
-    """Record numbers of ``epochs`` passes, each in a random order."""
+    """Record numbers of ``epochs`` passes, each in a random order.
+
+    Args:
+        rows: Number of records.
+        epochs: Number of passes.
+        seed: Of their order.
+    """
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.permutation(rows) for _ in range(epochs)]).astype(np.int32)
 
@@ -191,7 +197,13 @@ def _scan(one: Any, rows: Rows, first: Any, inputs: Any) -> Any:
 
 def literal_noise(budget: Budget, rows: int, epochs: int) -> float:
     """The noise multiplier that the paper's own accounting asks for: as if each of its N T steps
-    drew its record by Poisson sampling at rate 1/N, and eta and Lambda were clipped jointly."""
+    drew its record by Poisson sampling at rate 1/N, and eta and Lambda were clipped jointly.
+
+    Args:
+        budget: What is meant to be spent.
+        rows: Number of records.
+        epochs: Passes over the table.
+    """
     integer_at_least("epochs", epochs, 1)
     return calibrate(budget, 1 / rows, rows * epochs)
 
@@ -204,6 +216,12 @@ def literal_certificate(
     Replacing a record moves one release per epoch by up to sqrt(K) 2C gamma/N, where K blocks are
     clipped at C each (eta and Lambda of every component), and the noise has noise_multiplier times
     2C gamma/N. Its neighbours are replace-one, as in the paper's Prop. 1.
+
+    Args:
+        family: Of the site's posterior.
+        budget: What was meant to be spent.
+        noise_multiplier: Of the noise (`literal_noise`).
+        epochs: Passes over the table.
     """
     blocks = 2 * getattr(family, "count", 1)
     true = _gaussian_epsilon(math.sqrt(blocks * epochs) / noise_multiplier, budget.delta)

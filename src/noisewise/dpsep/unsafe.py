@@ -23,6 +23,11 @@ def fit_unsafe(run: Run, rows: Rows, key: Array | None = None) -> SepFit:
     correlations. A network's weights are strongly correlated: full batches at a rate of 0.3 blow
     up within three steps, many small steps (`network_reference`) do not. The name says it: nothing
     that comes out of here is private.
+
+    Args:
+        run: By `assemble`, without a mechanism.
+        rows: Simulated or public records.
+        key: Of batches; None takes all records at every step.
     """
     algorithm, numbers = run.algorithm, run.numbers
     rows = {name: jnp.asarray(column) for name, column in rows.items()}

@@ -210,7 +210,12 @@ class Trace:
 
 
 def trace_of(finished: Finished, blocks: int) -> Trace:
-    """The trace of a secure run: its chunks' sums joined to at most ``blocks`` blocks."""
+    """The trace of a secure run: its chunks' sums joined to at most ``blocks`` blocks.
+
+    Args:
+        finished: What `run_secure` ended with.
+        blocks: How many, at most.
+    """
     group = max(1, math.ceil(len(finished.records) / blocks))
     last = np.asarray(finished.state.parameters)
     return Trace(_join(finished.records, group), last, finished.kept)

@@ -135,6 +135,11 @@ def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> 
 
     Passes are as long as 256 MiB allow, so that no shape of compiled code follows the true number
     of records.
+
+    Args:
+        algorithm: Whose contributions are summed.
+        mechanism: Calibrated.
+        public_count: The number of rows as everybody may know it.
     """
     most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
     grid = mechanism.grid(algorithm.released, public_count)

@@ -24,7 +24,13 @@ def calibrate_phases(
     mechanisms: Sequence[Mechanism], budget: Budget, others: tuple[Release, ...] = ()
 ) -> tuple[Mechanism, ...]:
     """The phases' mechanisms, all with the least noise multiplier that keeps everything together,
-    ``others`` included, within the budget."""
+    ``others`` included, within the budget.
+
+    Args:
+        mechanisms: One a phase, of one sampling rate.
+        budget: For all of it.
+        others: What else the same data pay for.
+    """
     rates = {mechanism.sampling_rate for mechanism in mechanisms}
     if len(rates) != 1:
         raise NoisewiseError(f"phases must share one sampling rate, got {sorted(rates)}")
@@ -40,7 +46,14 @@ def run_phases_secure(
     insecure_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Finished]:
-    """All phases on rows about people; see `run_secure`. ``progress`` hears steps of all phases."""
+    """All phases on rows about people; see `run_secure`.
+
+    Args:
+        runs: The phases.
+        rows: The records, prepared for the algorithm.
+        insecure_seed: Makes the runs repeatable, and therefore not private.
+        progress: Called with the steps done, of all phases together.
+    """
     finished: list[Finished] = []
     done = 0
 
@@ -59,7 +72,14 @@ def run_phases_secure(
 def run_phases_simulated(
     runs: Sequence[Run], rows: Rows, key: Array, lengths: Sequence[int | None] | None = None
 ) -> list[Finished]:
-    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys."""
+    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys.
+
+    Args:
+        runs: The phases.
+        rows: Simulated or public records, prepared for the algorithm.
+        key: Of all their randomness.
+        lengths: Of every phase's blocks, see `run_simulated`.
+    """
     finished: list[Finished] = []
     keys = jax.random.split(key, len(runs))
     for number, length in enumerate(lengths or [None] * len(runs)):

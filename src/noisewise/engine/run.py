@@ -150,7 +150,11 @@ def _stream(source: SecureSource, pieces: list[int]) -> Iterator[Chunk]:
 
 
 def block_length(run: Run) -> int:
-    """Steps of a block where a simulation is recorded in the algorithm's number of blocks."""
+    """Steps of a block where a simulation is recorded in the algorithm's number of blocks.
+
+    Args:
+        run: What is simulated.
+    """
     return max(1, run.steps // int(run.algorithm.blocks))
 
 

@@ -75,7 +75,11 @@ class Frame(NamedTuple):
 
 
 def identity_frame(dim: int) -> Frame:
-    """The model's own unconstrained coordinates."""
+    """The model's own unconstrained coordinates.
+
+    Args:
+        dim: Number of coordinates.
+    """
     return Frame(jnp.zeros(dim), None)
 
 
@@ -86,9 +90,14 @@ def block_slices(sizes: tuple[int, ...]) -> list[slice]:
 
 
 def whitened_frame(location: np.ndarray, curvature: np.ndarray, blocks: tuple[int, ...]) -> Frame:
-    """The frame in which ``curvature`` is the identity, block by block of coordinates.
+    """The frame in which a curvature is the identity, block by block of coordinates.
 
     Coordinates of different blocks are not mixed: their cross-curvature is left as it is.
+
+    Args:
+        location: The frame's zero.
+        curvature: What becomes the identity.
+        blocks: Sizes of the blocks.
     """
     factor = np.zeros_like(curvature, dtype=float)
     for block in block_slices(blocks):
@@ -99,7 +108,12 @@ def whitened_frame(location: np.ndarray, curvature: np.ndarray, blocks: tuple[in
 
 
 def scaled_frame(scale: np.ndarray, curvature: np.ndarray | None) -> Frame:
-    """The first coordinates multiplied by ``scale``, the others whitened by their curvature."""
+    """The first coordinates scaled, the others whitened by their curvature.
+
+    Args:
+        scale: One factor for each of the first coordinates.
+        curvature: Of the others; None where there are none.
+    """
     dim = len(scale) + (0 if curvature is None else len(curvature))
     frame = identity_frame(dim)
     if curvature is not None:

@@ -92,7 +92,11 @@ class Glm(ReadyMade):
 
 
 def logistic(prior_scale: float = 1.0) -> Glm:
-    """Logistic regression."""
+    """Logistic regression.
+
+    Args:
+        prior_scale: Prior sd of every coefficient.
+    """
     return Glm("logistic", prior_scale)
 
 
@@ -102,12 +106,21 @@ def probit(prior_scale: float = 1.0) -> Glm:
 
 
 def poisson(prior_scale: float = 1.0) -> Glm:
-    """Poisson regression with a log link."""
+    """Poisson regression with a log link.
+
+    Args:
+        prior_scale: Prior sd of every coefficient.
+    """
     return Glm("poisson", prior_scale)
 
 
 def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
-    """Linear regression with unknown residual standard deviation."""
+    """Linear regression with unknown residual standard deviation.
+
+    Args:
+        prior_scale: Prior sd of every coefficient.
+        noise_scale: Prior median of the residual sd.
+    """
     return Glm("linear", prior_scale, noise_scale)
 
 

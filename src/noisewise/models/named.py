@@ -33,6 +33,12 @@ def named_model(
     are on the scale of its ``sd`` (or a quarter of its range) and the intercept around its
     ``mean``; for ``poisson``, coefficients are Normal(0, 0.5), the intercept around log ``mean``.
 
+    Args:
+        model: A name, or the model itself.
+        schema: What is publicly known of the table.
+        target: The column that is ``y``.
+        features: The columns that make up ``X``; None is all others.
+
     >>> named_model("logistic")
     Glm(family='logistic', prior_scale=1.0, noise_scale=1.0, centre=0.0)
     """
@@ -61,6 +67,11 @@ def glm_for(family: str, column: Column, prior_scale: float | None = None) -> Gl
     """A regression whose priors fit its target's declaration, or with a ``prior_scale`` as given.
 
     A target of the wrong kind gets plain priors here and is refused when it is bound.
+
+    Args:
+        family: One of `FAMILIES`.
+        column: The target, as it is declared.
+        prior_scale: In place of the declaration's.
     """
     found = _declared(family, column)
     return found if prior_scale is None else replace(found, prior_scale=prior_scale)

@@ -60,5 +60,9 @@ def capabilities_of(model: Callable[..., Any]) -> Capabilities:
 
 
 def model_name(model: Callable[..., Any]) -> str:
-    """What to call a model in files and reports."""
+    """What to call a model in files and reports.
+
+    Args:
+        model: Ready-made, or a function.
+    """
     return str(model) if isinstance(model, ReadyMade) else getattr(model, "__name__", "model")

@@ -73,7 +73,14 @@ class PriorPredictiveSummary(NamedTuple):
 def summarise(
     bound: BoundModel, rows: int, budget: Budget, simulated: PriorPredictive | None = None
 ) -> PriorPredictiveSummary:
-    """Simulate gradients (unless they are there) and read everything off them that costs no fit."""
+    """Simulate gradients (unless they are there) and read everything off them that costs no fit.
+
+    Args:
+        bound: The model.
+        rows: Number of rows.
+        budget: What the fit may spend.
+        simulated: Gradients, where they are there already.
+    """
     target = bound.target
     simulated = simulate_gradients(target, bound.view) if simulated is None else simulated
     white = whiten(target, simulated, rows)
@@ -200,7 +207,14 @@ def _approach(
 
 
 def first_guess(bound: BoundModel, rows: int, budget: Budget, *, steps: int = STEPS) -> Settings:
-    """Settings for ``rows`` records at this budget without a single simulated fit."""
+    """Settings for ``rows`` records at this budget without a single simulated fit.
+
+    Args:
+        bound: The model.
+        rows: Number of rows.
+        budget: What the fit may spend.
+        steps: Of the fit.
+    """
     return design(bound.target, summarise(bound, rows, budget), steps=steps)
 
 

@@ -32,7 +32,14 @@ _FEWEST_STEPS, _MOST_STEPS = 4000, 20_000
 def mixture_guess(
     bound: BoundModel, rows: int, budget: Budget, steps: int | None = None
 ) -> Settings:
-    """Settings for ``rows`` records; no row is read."""
+    """Settings for ``rows`` records; no row is read.
+
+    Args:
+        bound: The mixture.
+        rows: Number of rows.
+        budget: What the fit may spend.
+        steps: Of the fit; None is as many as the work of some minutes.
+    """
     target, view = bound.target, bound.view
     sampling_rate = min(1.0, _BATCH / rows)
     if steps is None:

@@ -109,8 +109,13 @@ def average(trace: Trace, slope_threshold: float, burn_in: float = 0.0) -> Avera
     """Average each parameter of one fit over its longest converged tail.
 
     A tail has converged if the absolute slope of a line through it, over time scaled to [0, 1], is
-    below ``slope_threshold`` (0.05 in the paper), in the units in which the parameter is iterated.
+    below the threshold, in the units in which the parameter is iterated.
     Candidates are the last 10% to 100% of the run, less the share ``burn_in``.
+
+    Args:
+        trace: Of one fit.
+        slope_threshold: Most that a converged tail drifts (0.05 in the paper).
+        burn_in: Share of the run that no tail may reach into.
     """
     sums, total = trace.blocks, trace.block_count
     count, shift = np.asarray(sums.count, float)[:, None], np.asarray(sums.shift, float)

@@ -81,8 +81,13 @@ def sep_status(
 ) -> Status:
     """Whether the means are finite, and what is observed of them stays over the averaged part.
 
-    ``observed`` is what must settle, of so many draws of the coordinates: themselves, or what they
-    say of simulated inputs, where weights may go on drifting along directions that say nothing.
+    Args:
+        trace: Means along the last phase.
+        settings: Of that phase.
+        theta: Draws of the coordinates.
+        observed: What must settle, of so many draws of the coordinates: themselves, or what they
+            say of simulated inputs, where weights may go on drifting along directions that say
+            nothing.
     """
     if not (np.isfinite(trace.means).all() and np.isfinite(theta).all()):
         return Status.DIVERGED

@@ -48,7 +48,12 @@ class Fitted(NamedTuple):
 
 
 def target_for(model: Callable[..., Any], rows: Rows) -> Target:
-    """The model, ready to be fitted to rows of this shape."""
+    """The model, ready to be fitted to rows of this shape.
+
+    Args:
+        model: A NumPyro model.
+        rows: The table, as the model's arguments.
+    """
     return build_target(model, {name: column[:_SHAPE_ROWS] for name, column in rows.items()})
 
 
@@ -58,6 +63,11 @@ def noise_multipliers(
     """Noise multipliers for pairs of epsilon and number of steps.
 
     They are searched for side by side: long fits take half a minute each on one core.
+
+    Args:
+        sampling_rate: Of the Poisson batches.
+        wanted: Pairs of epsilon and number of steps.
+        delta: Of every budget.
     """
     import joblib
 

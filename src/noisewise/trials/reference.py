@@ -13,7 +13,12 @@ _REFERENCE_ROWS = (4096, 16_384)
 
 def reference_rows(bound: BoundModel, public_count: int) -> Reference:
     """Rows for `infer` to simulate from: of a table's own size within limits, for the simulated
-    bias must be known better than the fit."""
+    bias must be known better than the fit.
+
+    Args:
+        bound: The model.
+        public_count: The number of rows as everybody may know it.
+    """
     count = int(np.clip(public_count, *_REFERENCE_ROWS))
     found = bound.view.simulate(np.random.default_rng(1), count)
     return Reference({n: jnp.asarray(column) for n, column in found.items()}, bound.simulable)
