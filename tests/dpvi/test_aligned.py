@@ -190,11 +190,11 @@ def test_theorem_3_1_aligned_scales_are_less_noisy(free, wider, sigma, scale_map
     for rule, clip in ((Vanilla(TARGET, guide), wider * narrow), (Aligned(TARGET, guide), narrow)):
         numbers = numbers_for(rule, clip, noise=sigma)
         found = noisy_scale_gradients(Dpvi(rule, 1), numbers, parameters, seed)
-        variances[rule.name] = np.asarray(found, float).var(0)
+        variances[type(rule).__name__] = np.asarray(found, float).var(0)
     expected = sigma**2 * ((wider * narrow) ** 2 - (slope * narrow) ** 2)
-    found = variances["vanilla"] - variances["aligned"]
+    found = variances["Vanilla"] - variances["Aligned"]
     # Products of normals have a kurtosis of nine: their sample variance errs by sqrt(8/4000).
-    error = (variances["vanilla"] + variances["aligned"]) * np.sqrt(8 / 4000)
+    error = (variances["Vanilla"] + variances["Aligned"]) * np.sqrt(8 / 4000)
     assert (np.abs(found - expected) < 5 * error).all()
     clear = expected > 5 * error
     assert (found[clear] > 0).all()

@@ -17,9 +17,8 @@ from jax import Array
 
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.network import NetworkSite
-from noisewise.dpsep.noise_aware import noise_aware
+from noisewise.dpsep.noise_aware import noise_aware, noise_unaware
 from noisewise.dpsep.phases import fit_simulated
-from noisewise.dpsep.site import Gaussian
 from noisewise.engine import Run
 
 _POINTS = 500
@@ -40,7 +39,7 @@ def variance_inflation(
         key: Of the table and of its fit's noise.
     """
     key_x, key_y, key_new, key_fit = jax.random.split(key, 4)
-    fitted = Gaussian(*(jnp.asarray(part) for part in (fit.mean, fit.precision, fit.covariance)))
+    fitted = noise_unaware(SepFit(*map(jnp.asarray, fit)))
     X = jax.random.normal(key_x, (public_count, site.inputs))
     sd = jnp.sqrt(site.noise_variance(jnp.asarray(fit.extra), public_count))
     y = site.predict(fitted, X).mean + sd * jax.random.normal(key_y, (public_count,))

@@ -27,8 +27,6 @@ class Aligned(Vanilla):
     give.
     """
 
-    name: str = "aligned"
-
     @property
     def released(self) -> int:
         """The means."""

@@ -10,34 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from jax import Array
 
 from noisewise.data import Rows
-from noisewise.dpvi.rule import Point
-from noisewise.models import Target
+from noisewise.dpvi.rule import GradientRule, Point
 
 
 @dataclass(frozen=True)
-class MeansOnly:
-    """Means only, any number of draws."""
-
-    target: Target
-    name: str = "means_only"
+class MeansOnly(GradientRule):
+    """Means only, any number of draws; there are no scales to draw theta with."""
 
     @property
     def parameters(self) -> int:
         """The means."""
-        return self.target.dim
-
-    @property
-    def released(self) -> int:
-        """All of them."""
-        return self.target.dim
-
-    @property
-    def observed(self) -> int:
-        """All of them."""
         return self.target.dim
 
     def _points(self, at: Point) -> Array:
@@ -52,14 +37,3 @@ class MeansOnly:
         """The prior's part; the entropy does not depend on the means."""
         frame = at.constants.frame
         return self.target.prior_moments(frame, self._points(at), at.base_normals)[0]
-
-    def complete(self, at: Point, released: Array) -> Array:
-        """Nothing is left to add."""
-        return released
-
-    def unclipped_gradient(self, at: Point) -> float:
-        """Nothing: records can carry all of it."""
-        return 0.0
-
-    def draw_theta(self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> None:
-        """No scales: the curvature gives theta's spread."""

@@ -23,7 +23,6 @@ class Natural(Vanilla):
     """Release the natural gradients of means and scales."""
 
     guide: DiagonalGuide
-    name: str = "natural"
 
     def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """The ordinary gradients over the information; ``share`` is natural already."""
@@ -38,8 +37,6 @@ class Natural(Vanilla):
 @dataclass(frozen=True)
 class AlignedNatural(Natural, Aligned):
     """Release the natural gradient of the means; the scales' follows (DPVIm Alg. 2)."""
-
-    name: str = "aligned_natural"
 
     def complete(self, at: Point, released: Array) -> Array:
         """DPVIm Alg. 2, line 5: to the ordinary gradient, the chain rule, and natural again."""

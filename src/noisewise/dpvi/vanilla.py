@@ -9,33 +9,20 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows
-from noisewise.dpvi.rule import Point, both
+from noisewise.dpvi.rule import GradientRule, Point, both
 from noisewise.guides import Guide
-from noisewise.models import Target
 
 
 @dataclass(frozen=True)
-class Vanilla:
+class Vanilla(GradientRule):
     """Release the gradients of means and scales as they are."""
 
-    target: Target
     guide: Guide
-    name: str = "vanilla"
 
     @property
     def parameters(self) -> int:
         """Means and free scales."""
         return self.guide.dim + self.guide.free
-
-    @property
-    def released(self) -> int:
-        """All of them."""
-        return self.parameters
-
-    @property
-    def observed(self) -> int:
-        """All of them."""
-        return self.released
 
     def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """Gradient of a record's expected loss by means and free scales (NA-DPVI eq. A56)."""
@@ -54,14 +41,6 @@ class Vanilla:
         prior = both(*self.guide.gradients(at.parameters, at.base_normals, moments))
         return prior + self.guide.entropy_gradient(at.parameters)
 
-    def complete(self, at: Point, released: Array) -> Array:
-        """Nothing is left to add."""
-        return released
-
-    def unclipped_gradient(self, at: Point) -> Array | float:
-        """Nothing: records can carry all of it."""
-        return 0.0
-
     def draw_theta(
         self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
@@ -77,7 +56,6 @@ class Preconditioned(Vanilla):
     The factor is beta, or with ``by_slope`` 1 / T'(u) of the moment (DPVIm eq. 17).
     """
 
-    name: str = "preconditioned"
     by_slope: bool = False
 
     @property
