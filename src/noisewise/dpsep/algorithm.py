@@ -4,8 +4,6 @@ Each step releases the sum over a Poisson batch of (g or eta_s, Lambda_s, extra)
 clipped to a norm of its own; the joint clip norm is what the mechanism accounts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ give the exact posterior. Unlike that, it learns a site's extras and refines its
 Nothing here is private.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

@@ -6,8 +6,6 @@ in matching order. So the expectation is computed here by Monte Carlo over the n
 standard error, and the paper's expression beside it for a precision proportional to the identity.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ as it was. Its first two moments give the site in closed form in the eigenbasis 
 covariance, which all records share: no inverse per record.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

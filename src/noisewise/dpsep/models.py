@@ -1,7 +1,5 @@
 """Ready-made regressions as DP-SEP fits them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ prior and learns from the records' expected squared residuals (an extra of the s
 prior precision has one too and is refined by looking at the posterior, for free.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ noise and sampling did to it, whose covariance is known: the noise's law is publ
 step that it went through (`algorithm._spread`). Both uncertainties add: N(m, Lambda^-1 + that).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

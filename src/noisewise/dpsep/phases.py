@@ -1,7 +1,5 @@
 """Fits in phases: a site and how it is run, several times over, under one budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

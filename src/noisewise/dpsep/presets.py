@@ -1,7 +1,5 @@
 """Settings that served simulated data well: starting points for a fit, none from real data."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ same way with the same noise. The error of that fit is known, and so is what it 
 (a parametric bootstrap, all of it post-processing).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import jax

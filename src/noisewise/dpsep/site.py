@@ -10,8 +10,6 @@ centred at the cavity,
 because the engine can release either form: the noise of Lambda_s never multiplies m in this one.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """SEP without privacy, by the very steps of the private fit: a reference."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """DPVI as an algorithm of the engine (NA-DPVI Alg. 3); which gradients are released is a rule's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

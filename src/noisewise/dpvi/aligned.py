@@ -7,8 +7,6 @@ gradient alone, and where T' <= 1 the scales' gradient is less noisy than if it 
 (Thm. 3.1).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jax import Array

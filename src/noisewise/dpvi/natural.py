@@ -5,8 +5,6 @@ guide's parameters.) Natural gradients of the scales are divided by T', so they 
 where vanilla's vanish: release both and the means suffer instead, which the aligned form avoids.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jax import Array

@@ -1,7 +1,5 @@
 """Vanilla and preconditioned DPVI: means and scales are both released (NA-DPVI App. H.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax.numpy as jnp

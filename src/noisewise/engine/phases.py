@@ -6,8 +6,6 @@ a wider sd sees clusters as clouds, spreads the components over them, and hands 
 annealing).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ generator on the host, streamed in chunks. `run_simulated` takes simulated or pu
 seed, wholly on the device, so that many runs go side by side under `jax.vmap`.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import secrets

@@ -1,7 +1,5 @@
 """What the two regressors share: bounds of the target."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from numbers import Real

@@ -5,8 +5,6 @@ rounded to integers, the sum is an integer sum, and the noise is a rounded Gauss
 noisy sum is post-processing of the Gaussian mechanism, whose accounting therefore holds unchanged.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

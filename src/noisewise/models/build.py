@@ -1,7 +1,5 @@
 """Wrap a model for inference, or say in one line why it cannot be done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

@@ -4,8 +4,6 @@ A record's gradient is its row times a residual, so averaging over guide draws a
 no array ever has records, draws and coordinates as its three axes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

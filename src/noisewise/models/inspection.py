@@ -1,7 +1,5 @@
 """Is this model one whose records are independent given its latents? If not: which line says no?"""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field

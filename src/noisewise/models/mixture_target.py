@@ -6,8 +6,6 @@ of a level's log share is 1[i = l] - z_i 1[i <= l], and a record's gradient is t
 probability of each component given the record.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Models by name or by file, for the command line and for people in a hurry."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a model can do, said by the model itself: nobody else asks for its class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self

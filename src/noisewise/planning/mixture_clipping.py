@@ -8,8 +8,6 @@ would need alone, and the regression is whitened, which also makes its coefficie
 the guide takes them to be. All of it comes from simulated records; no row is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple

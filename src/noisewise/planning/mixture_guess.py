@@ -5,8 +5,6 @@ A mixture has as many optima as its components can be relabelled, so there is no
 aligned gradients, Adam, and the average of what has converged.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Simulated tables of a mixture, drawn on the host: no row is read, and nothing is compiled."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

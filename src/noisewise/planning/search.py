@@ -1,7 +1,5 @@
 """The search: whole simulated fits of a few designs, each judged by calibration and error."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ it. What it needs is that gradients are linear in the iterates, which they are n
 clipped or far from the optimum. So the question is fit, not drift (mathematics.md eq. (27)).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ Gaussian around the mode in that logarithm: Laplace's approximation with a Gauss
 (eq. (11)).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

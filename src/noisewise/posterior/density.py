@@ -1,7 +1,5 @@
 """The trace model's log-density in JAX, for samplers and optimisers that need its gradient."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import Array

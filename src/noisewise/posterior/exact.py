@@ -5,8 +5,6 @@ Given curvature and noise variance a coordinate's optimum is Gaussian and its ev
 The cost does not depend on the number of steps.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

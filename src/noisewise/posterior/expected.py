@@ -6,8 +6,6 @@ that are neither clipped nor nonlinear over the dispersion of the iterates. How 
 that can be simulated, and taken off (mathematics.md section 7).
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 

@@ -6,8 +6,6 @@ as far as they are not known (eq. (18)), which moves what is found: squared resi
 regression hold the uncertainty of all weights together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple

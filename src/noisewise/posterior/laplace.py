@@ -1,7 +1,5 @@
 """The noise-aware posterior by Laplace's approximation (NA-DPVI App. C, eqs. A4 and A5)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

@@ -7,8 +7,6 @@ the mean is beside it, because sensitivity M, variability B and curvature A chan
 regression with nine of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

@@ -1,7 +1,5 @@
 """The posteriors by name, and which settings each of them can read a trace of."""
 
-from __future__ import annotations
-
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.dpvi import Settings
 

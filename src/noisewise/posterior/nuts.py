@@ -1,7 +1,5 @@
 """The noise-aware posterior by the No-U-Turn Sampler, as the paper has it, and as a check."""
 
-from __future__ import annotations
-
 import warnings
 from functools import lru_cache, partial
 

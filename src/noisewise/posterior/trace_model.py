@@ -8,8 +8,6 @@ prints the noise divided by beta instead of beta^2; dividing noise by beta divid
 beta^2, which is used here.)
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

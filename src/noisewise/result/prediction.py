@@ -1,7 +1,5 @@
 """What a fitted network says of new records, draw by draw, from the result alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

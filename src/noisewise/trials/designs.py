@@ -1,7 +1,5 @@
 """Fits as trials run them: on the device for many tables at once, then read on the host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Fits may differ in every number that leaves the compiled program as it is: noise
 length and key. The noise comes from these keys, so nothing here is a private release.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Simulated rows that a posterior is corrected with: the same for every fit of a model."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -4,8 +4,6 @@ A truth is drawn from the prior, covariates from the schema (or a public sample)
 model; the fit is the very one that data would get, with seeded noise. No row is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
