@@ -71,20 +71,16 @@ def glm_for(family: str, column: Column, prior_scale: float | None = None) -> Gl
         column: The target, as it is declared.
         prior_scale: In place of the declaration's.
     """
-    found = _declared(family, column)
-    return found if prior_scale is None else replace(found, prior_scale=prior_scale)
-
-
-def _declared(family: str, column: Column) -> Glm:
+    found = Glm(family)
     if family == "poisson":
         # A log rate moves the rate by its exponential: half a unit is already a factor of 1.6.
-        return Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)
-    if family in ("logistic", "probit") or column.bounds is None:
-        return Glm(family)
-    low, high = column.bounds
-    scale = column.sd if column.sd is not None else (high - low) / 4
-    centre = column.mean if column.mean is not None else (low + high) / 2
-    return Glm(family, prior_scale=float(scale), noise_scale=0.7 * scale, centre=float(centre))
+        found = Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)
+    elif family == "linear" and column.bounds is not None:
+        low, high = column.bounds
+        scale = column.sd if column.sd is not None else (high - low) / 4
+        centre = column.mean if column.mean is not None else (low + high) / 2
+        found = Glm(family, float(scale), noise_scale=0.7 * scale, centre=float(centre))
+    return found if prior_scale is None else replace(found, prior_scale=prior_scale)
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
