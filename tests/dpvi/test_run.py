@@ -10,9 +10,9 @@ from noisewise.dpvi import (
     Trace,
     assemble,
     decaying_schedule,
-    heuristic_step,
-    merge,
 )
+from noisewise.dpvi.assemble import heuristic_step
+from noisewise.dpvi.trace import merge
 from noisewise.engine import run_simulated
 from noisewise.mechanism import Mechanism
 from noisewise.models import build_target, logistic

@@ -1,13 +1,8 @@
 """Expectation propagation, stochastic and differentially private."""
 
-from noisewise.dpsep.algorithm import DpSep, SepFit, SepNumbers
+from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.batched import adf_in_batches, ep_in_batches
-from noisewise.dpsep.divergence import (
-    ExpectedDivergence,
-    expected_kl,
-    gaussian_kl,
-    paper_expression,
-)
+from noisewise.dpsep.divergence import expected_kl, gaussian_kl, paper_expression
 from noisewise.dpsep.family import Blocks, Diagonal, Family
 from noisewise.dpsep.glm import GlmSite, LinearSite, LogisticSite, ProbitSite, RegressionSite
 from noisewise.dpsep.inputs import Whitening, buy_whitening, scale_by_bounds, whitening_cost
@@ -42,14 +37,6 @@ from noisewise.dpsep.sequential import (
     one_at_a_time,
     random_passes,
 )
-from noisewise.dpsep.settings import Bounds, Rates, SepSettings
-from noisewise.dpsep.site import (
-    Gaussian,
-    Natural,
-    NoiseSite,
-    Site,
-    SiteUpdates,
-    kept_share,
-    line_site,
-)
+from noisewise.dpsep.settings import Bounds, SepSettings
+from noisewise.dpsep.site import Gaussian, Natural, NoiseSite, Site, SiteUpdates
 from noisewise.dpsep.unsafe import fit_unsafe

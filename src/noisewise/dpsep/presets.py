@@ -19,6 +19,12 @@ NETWORK_TARGET_SD = 0.6
 _RESIDUAL = 2.0
 """Clip of half a squared residual, in noise variances."""
 _REFERENCE_STEPS = 300
+_MIXTURE_PHASES = (
+    (2.4, 0.3, 0.5, 0.05, 0.05),
+    (1.6, 0.2, 0.0, 0.05, 0.02),
+    (1.0, 0.5, 0.0, 0.02, 0.01),
+)
+"""Components' width in sds, share of the steps, of them natural, rates of mean and precision."""
 _ROWS_PER_UNIT = 100
 _LEAST_UNITS = 5
 
@@ -152,27 +158,17 @@ def mixture_phases(
         prior_sd: Of the components' means.
         epochs: Passes over the table, by expectation, all phases together.
     """
-    root = width**0.5
-    steps = 20 * epochs
-
-    def phase(
-        factor: float, share: float, rate: float, slow: float, natural: float
-    ) -> Phase[MixtureSite]:
-        wide = factor * sd
-        count = round(share * steps)
+    root, phases = width**0.5, []
+    for factor, share, natural, mean_rate, precision_rate in _MIXTURE_PHASES:
+        steps = round(share * 20 * epochs)
         settings = SepSettings(
             bounds=Bounds(mean=1.25 * root / sd, precision=root / sd**2),
             natural_bounds=Bounds(mean=1.25 * root * prior_sd / sd**2, precision=root / sd**2),
             sampling_rate=1 / 20,
-            steps=count,
-            natural_steps=round(natural * count),
-            mean_rate=rate,
-            precision_rate=slow,
+            steps=steps,
+            natural_steps=round(natural * steps),
+            mean_rate=mean_rate,
+            precision_rate=precision_rate,
         )
-        return Phase(MixtureSite(components, width, wide, prior_sd), settings)
-
-    return (
-        phase(2.4, 0.3, 0.05, 0.05, 0.5),
-        phase(1.6, 0.2, 0.05, 0.02, 0.0),
-        phase(1.0, 0.5, 0.02, 0.01, 0.0),
-    )
+        phases.append(Phase(MixtureSite(components, width, factor * sd, prior_sd), settings))
+    return tuple(phases)

@@ -183,16 +183,13 @@ class Trace:
         one, square = (..., slice(count)), (..., slice(count), slice(count))
         sums = self.blocks
         both = square if sums.shift_shift.ndim == sums.shift.ndim + 1 else one
-        blocks = BlockSums(
-            count=sums.count,
-            start=sums.start[one],
-            shift=sums.shift[one],
-            gradient=sums.gradient[one],
-            shift_shift=sums.shift_shift[both],
-            gradient_shift=sums.gradient_shift[both],
-            gradient_gradient=sums.gradient_gradient[one],
-            squares=sums.squares[one],
-        )
+        products = ("shift_shift", "gradient_shift")
+        parts = {
+            name: part[both if name in products else one]
+            for name, part in sums._asdict().items()
+            if name != "count"
+        }
+        blocks = sums._replace(**parts)
         full = None if self.full is None else FullTrace(*(part[one] for part in self.full))
         return Trace(blocks, self.last[one], full)
 

@@ -1,7 +1,6 @@
 """From a trace to a posterior that knows its noise."""
 
-from noisewise.posterior.averaging import Averaged, Stationarity, average, group_stationarity
-from noisewise.posterior.burn_in import BurnIn, find_burn_in
+from noisewise.posterior.averaging import average
 from noisewise.posterior.context import FitContext, Reference
 from noisewise.posterior.dpsep import SepTrace, read_sep, sep_status
 from noisewise.posterior.methods import LARGEST_MATRIX, METHODS, check_method, default_method
