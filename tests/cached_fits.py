@@ -31,7 +31,6 @@ from noisewise.data import PrivateRows
 from noisewise.dpsep import (
     LogisticSite,
     NetworkSite,
-    adf,
     adf_in_batches,
     assemble,
     ep,
@@ -106,7 +105,7 @@ def non_private() -> None:
 def one_by_one() -> None:
     rows, site = matrix(3, 0), LogisticSite(3)
     order, start = random_passes(ROWS, 1, 0), np.zeros(3)
-    for way in (one_at_a_time, adf, ep):
+    for way in (one_at_a_time, ep):
         jax.block_until_ready(way(site, rows, order, initial=start))
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
+from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, RowView
 from noisewise.models.ready_made import capabilities_of
-from noisewise.trials import SimulatedFits, Simulator, sep_trial, simulator
+from noisewise.trials import SimulatedFits, Simulator, sep_simulator, simulator
 
 _FIELDS = SimulatedFits._fields
 _RUN = "run.json"
@@ -73,14 +73,11 @@ class Spec:
     def _simulator(self) -> Simulator:
         capabilities = capabilities_of(self.model)
         bound = BoundModel(self.model, self.view, capabilities, self.share_noise)
-        if isinstance(self.settings, Settings):
-            posterior = self.posterior
-            return simulator(
-                bound, self.settings, self.rows, self.budget, self.others, posterior=posterior
-            )
-        design = sep_design(bound, settings=self.settings)
-        mechanisms = phase_mechanisms(design.phases, self.budget, self.others)
-        return Simulator(bound, sep_trial(bound, design, mechanisms, self.rows), self.rows)
+        settings, posterior = self.settings, self.posterior
+        if isinstance(settings, SepSettings):
+            design = sep_design(bound, settings=settings)
+            return sep_simulator(bound, design, self.rows, self.budget, self.others)
+        return simulator(bound, settings, self.rows, self.budget, self.others, posterior=posterior)
 
 
 _READY: dict[str, Simulator] = {}

@@ -21,7 +21,13 @@ class PublicCount:
 
 
 def public_count(table: Table, budget: Budget, insecure_seed: int | None) -> PublicCount:
-    """Read, or bought with about one percent of the budget: then nothing may be refused after."""
+    """Read, or bought with about one percent of the budget: then nothing may be refused after.
+
+    Args:
+        table: Whose rows are counted.
+        budget: The whole one.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
+    """
     declared, true_count = table.schema.rows, table.rows.true_count
     if declared is not None:
         if declared != true_count:

@@ -9,29 +9,3 @@ from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.noise import Chunk, DeviceSource, Draws, Passes, SecureSource, usual_passes
 from noisewise.mechanism.release import Mechanism, noisy_sum
 from noisewise.mechanism.sums import SumRelease, release_sum
-
-__all__ = [
-    "Budget",
-    "Certificate",
-    "Chunk",
-    "DeviceSource",
-    "Draws",
-    "Grid",
-    "Mechanism",
-    "Passes",
-    "Release",
-    "SecureSource",
-    "SumRelease",
-    "Verification",
-    "calibrate",
-    "clipped_sum",
-    "count_cost",
-    "in_blocks",
-    "issue",
-    "make_grid",
-    "noisy_sum",
-    "refuse_double_precision",
-    "release_sum",
-    "usual_passes",
-    "verify_run",
-]

@@ -10,10 +10,11 @@ by the evidence of the trace. No Markov chain, no cost in steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import TraceStatistics
 from noisewise.posterior.context import FitContext
 from noisewise.posterior.curvature_matrix import (
@@ -24,9 +25,6 @@ from noisewise.posterior.curvature_matrix import (
 )
 from noisewise.posterior.expected import JACOBIAN_RECORDS, ExpectedMoments, optimum_prior
 from noisewise.posterior.status import NoiseAwarePosterior
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses, and
@@ -164,11 +162,8 @@ def total_variance(model: MatrixModel) -> Float[np.ndarray, " dim"]:
     Thousands of steps pin it to a percent or two, so it is plugged in.
     """
     stats = model.statistics
-    dim = len(stats.parameters)
-    ridge = 1e-9 * np.trace(stats.spread) / dim * np.eye(dim)
-    slopes = np.linalg.solve(stats.spread + ridge, stats.cross.T).T
-    explained = np.einsum("ij,ij->i", stats.cross, slopes)
-    freedom = max(float(stats.steps) - dim - 1, 1.0)
+    explained = np.einsum("ij,ij->i", stats.cross, stats.slopes())
+    freedom = max(float(stats.steps) - len(stats.parameters) - 1, 1.0)
     return np.maximum((stats.power - explained) / freedom, model.noise_variance)
 
 

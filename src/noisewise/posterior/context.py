@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpvi import GradientRule, Settings, noise_variance
 from noisewise.engine import Run
 from noisewise.models import Frame
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _HARDLY_A_PRIOR = 1e-6
 

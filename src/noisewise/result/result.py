@@ -70,13 +70,11 @@ class Result:
 
         fraction("level", level)
         rows = {}
-        for name, values in self.reported(
-            self.noise_unaware if noise_unaware else self.draws
-        ).items():
+        draws = self.reported(self.noise_unaware if noise_unaware else self.draws)
+        for name, values in draws.items():
             for label, column in _scalars(name, values, self.coordinates.get(name)):
-                label = f"{name}[{label}]" if label in rows else label
                 low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
-                rows[label] = {
+                rows[f"{name}[{label}]" if label in rows else label] = {
                     "mean": column.mean(),
                     "sd": column.std(),
                     "lower": low,

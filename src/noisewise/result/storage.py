@@ -34,7 +34,12 @@ class ResultFileError(NoisewiseError):
 
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder that exists, before anything is spent; overwrite only our own results."""
+    """Refuse a folder that exists, before anything is spent; overwrite only our own results.
+
+    Args:
+        folder: Where a result is to be written.
+        overwrite: Accept one of our own results in its place.
+    """
     if not folder.exists():
         return
     if not overwrite:

@@ -42,7 +42,7 @@ from noisewise.dpsep import (
     network_units,
 )
 from noisewise.dpsep import assemble as assemble_sep
-from noisewise.engine import device_source, run_simulated
+from noisewise.engine import run_simulated
 from noisewise.mechanism import Budget
 from noisewise.models import Network, Target
 from noisewise.studies.dp_sep.regression_tables import Split
@@ -192,8 +192,7 @@ def _sep_fit(shape: _Shape, phase: Phase[NetworkSite], private: bool = False) ->
         clipped = replace(run, numbers=numbers, start=given.start)
         rows = {**given.rows, "y": unit * given.rows["y"]}
         if private:
-            source = device_source(run, count)
-            found = finish([clipped], [run_simulated(clipped, source, rows, given.key)])
+            found = finish([clipped], [run_simulated(clipped, rows, given.key)])
         else:
             found = fit_unsafe(clipped, rows, given.key)
         output = _sep_prediction(site, found, count, given.X)

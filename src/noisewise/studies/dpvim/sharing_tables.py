@@ -15,7 +15,7 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Rows, Schema
-from noisewise.dpvi import Constants, Settings
+from noisewise.dpvi import Constants, Point, Settings
 from noisewise.dpvi.assemble import build_rule
 from noisewise.models import Mixture, RowView, Target, bind, identity_frame, mixture
 from noisewise.studies.core.lines import Line
@@ -188,7 +188,7 @@ def norm_lines(target: Target, rows: Rows, settings: Settings, start: np.ndarray
     noise = jnp.asarray(np.random.default_rng(0).standard_normal((1, target.dim)), jnp.float32)
     some = {name: column[:_NORM_ROWS] for name, column in rows.items()}
     batch = target.prepare(some, constants.frame)
-    gradients = np.asarray(rule.record_gradients(constants, parameters, noise, batch))
+    gradients = np.asarray(rule.record_gradients(Point(constants, parameters, noise), batch))
     middles = tuple(((_NORM_BINS[1:] + _NORM_BINS[:-1]) / 2).tolist())
     lines = []
     for name, part in zip(("means", "scales"), np.split(gradients, 2, axis=1), strict=True):
