@@ -18,8 +18,6 @@ Three things differ from the authors' code (github.com/gbernstein6/private_bayes
   where the sweeps are slow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

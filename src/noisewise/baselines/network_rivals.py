@@ -5,8 +5,6 @@ Gaussian guide by reparametrised gradients; DP-VI (DP-SEP App. D) is the same bo
 noisewise's DPVI. Only the settings of DP-VI are for data about people: the rest is not private.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

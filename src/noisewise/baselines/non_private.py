@@ -1,7 +1,5 @@
 """The posterior without privacy: the yardstick that may never be released."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What linear regression releases, and the moments of x that its sampler needs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

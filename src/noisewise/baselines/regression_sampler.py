@@ -1,7 +1,5 @@
 """The Gibbs sweeps and Metropolis steps behind `linear_regression`: chains given fixed numbers."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What commands share: options, consoles, tables, progress, one-line errors."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -1,7 +1,5 @@
 """`coverage`: are the error bars right?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

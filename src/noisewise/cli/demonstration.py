@@ -1,7 +1,5 @@
 """`demo`: a private fit of real health data, beside what it would be without privacy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """`fit`, `report` and `verify`: spend a budget on a table, and look at what came out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """`plan`: choose every setting on simulated data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

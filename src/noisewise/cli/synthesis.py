@@ -1,7 +1,5 @@
 """`synthesize`: tables from a saved result, with the certificate and a page about them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

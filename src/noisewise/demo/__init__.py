@@ -1,7 +1,5 @@
 """The demonstration: real health data, a private fit, and what privacy does to error bars."""
 
-from __future__ import annotations
-
 from importlib import resources
 from typing import NamedTuple
 
@@ -14,8 +12,6 @@ from noisewise.fitting import fit
 from noisewise.mechanism import Budget
 from noisewise.models import bind_model
 from noisewise.result import Result
-
-__all__ = ["Comparison", "load_table", "run"]
 
 _TARGET = "visited"
 

@@ -1,7 +1,5 @@
 """How far parameters are from where they should be, relative to where they began."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from noisewise._validate import NoisewiseError

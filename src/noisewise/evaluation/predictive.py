@@ -1,7 +1,5 @@
 """Are predicted probabilities true: of the cases given 70%, do 70% happen?"""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ For a right posterior every rank is equally likely. So it is for the prior: see 
 check that tells these two apart.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import chi2
 

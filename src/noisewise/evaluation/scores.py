@@ -4,8 +4,6 @@ z is the posterior mean minus the truth, in posterior sds. Given the data, a rig
 E[z] = 0 and E[z^2] = 1, whatever its shape.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

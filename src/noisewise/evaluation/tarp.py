@@ -8,8 +8,6 @@ A failed fit has the share 1: no ball short of everything reaches its truth, so 
 covered at any level. The paper's code dropped such fits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least, positive

@@ -1,7 +1,5 @@
 """What the scores and the coverage say, in words: are the intervals right, and if not, where?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

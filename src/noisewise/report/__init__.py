@@ -13,8 +13,6 @@ from noisewise._validate import NoisewiseError
 if TYPE_CHECKING:
     from noisewise.result import Result
 
-__all__ = ["write_page", "write_report"]
-
 
 def write_report(result: Result, path: Path) -> Path:
     """Write the page about `result`, whole or not at all; returns its path.

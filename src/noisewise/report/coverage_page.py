@@ -1,7 +1,5 @@
 """One page about a coverage run: are the error bars true, and if not, where?"""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

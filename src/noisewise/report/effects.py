@@ -1,7 +1,5 @@
 """What a network says along each feature, the others at the middle of their bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

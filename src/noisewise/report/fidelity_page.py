@@ -1,7 +1,5 @@
 """One page about synthetic tables: do they say what the release says?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Numbers for tables: few digits, all of which count."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

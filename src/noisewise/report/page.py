@@ -1,7 +1,5 @@
 """From a result to the page: everything the template needs, as plain data."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """One page about a plan: what the budget will buy, before it is spent."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

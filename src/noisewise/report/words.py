@@ -1,7 +1,5 @@
 """Plain sentences: what was promised, how the fit went, what the page does not say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Columns cut into cells, by what was released alone: categories, counts, bins of real numbers."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One posterior draw in, one simulated table out, inside everything that the schema declares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple

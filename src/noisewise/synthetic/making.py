@@ -1,7 +1,5 @@
 """From a result to synthetic tables: find the model again, check it, choose posterior draws."""
 
-from __future__ import annotations
-
 import secrets
 import warnings
 from collections.abc import Callable

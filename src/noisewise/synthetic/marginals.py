@@ -4,8 +4,6 @@ The posterior's are of large tables, each from a posterior draw that no syntheti
 the two agree but for chance, and the spread over the posterior's is what the release leaves open.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Figures of studies: tables' curves with their errors, and comparisons' panels of lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

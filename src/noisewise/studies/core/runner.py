@@ -1,7 +1,5 @@
 """The one runner: any study, at any size, its parts side by side."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

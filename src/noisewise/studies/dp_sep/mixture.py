@@ -1,7 +1,5 @@
 """DP-SEP Table 1 and Fig. 1 (sec. 6.1): a mixture of Gaussians, every method beside a reference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

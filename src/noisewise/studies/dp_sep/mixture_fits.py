@@ -4,8 +4,6 @@ The reference is the posterior of the real mixture, assignments unknown: a long 
 does not know its components' order, so everything is compared in the best of all orders.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from itertools import permutations

@@ -4,8 +4,6 @@ Splits of a table have one size, so a method is compiled once and `jax.vmap` run
 GPU; on a CPU they go one after the other. Noise is seeded: nothing here is a private release.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,8 +1,6 @@
 """DP-SEP Tables 3 to 5 (sec. 6.2) and Tables 8 and 9 (App. E): regressions with a Bayesian neural
 network, and their clip norms, on every table of a folder, over given splits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

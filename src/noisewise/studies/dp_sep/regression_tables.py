@@ -6,8 +6,6 @@ as ``.gz``. Private methods must not look at the data for its range: ``bounds.tx
 lines of lower and upper bounds, one number for each column of ``data.txt``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """DPVIm Fig. 5 (sec. 4.3): five gradient rules on UCI Adult, over epsilon."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

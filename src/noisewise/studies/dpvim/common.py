@@ -5,8 +5,6 @@ Every expectation in its gradient is one-dimensional, for a record's predictor i
 Newton's method finds it to double precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

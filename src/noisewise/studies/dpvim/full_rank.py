@@ -1,7 +1,5 @@
 """DPVIm Fig. 6 (sec. 4.4, App. J): full-rank guides for a linear regression on correlated data."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ errors are those of the regression's part, as in the paper; the rest decides how
 norm and of the noise is spent elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

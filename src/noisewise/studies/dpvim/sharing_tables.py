@@ -4,8 +4,6 @@ UK Biobank is closed: a public table stands in for it, or one that is simulated.
 at, so norms are not noised.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Noise-aware DPVI: Tables 1 to 3 and Fig. 1, with what the paper printed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from noisewise.evaluation import LEVELS
@@ -12,8 +10,6 @@ from noisewise.studies.core.table import Table, table_parts
 from noisewise.studies.na_dpvi import calibration, coverage
 from noisewise.studies.na_dpvi.experiments import EXPERIMENTS
 from noisewise.studies.na_dpvi.gradients import Gradients, run_fit
-
-__all__ = ["STUDIES"]
 
 Printed = tuple[float, float]
 

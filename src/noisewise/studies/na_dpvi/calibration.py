@@ -1,7 +1,5 @@
 """NA-DPVI Table 3: logistic regression on UCI Adult, calibration of predictions on test rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

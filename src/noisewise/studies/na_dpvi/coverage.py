@@ -1,7 +1,5 @@
 """NA-DPVI Tables 1 and 2: every method on simulated tables, and how well its posteriors cover."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ NumPyro would take logarithms and break sticks. A latent that is already unconst
 model's meaning and fixes the coordinates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
