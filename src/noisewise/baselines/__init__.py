@@ -11,6 +11,7 @@ from noisewise.baselines.linear_regression import RegressionPrior, linear_regres
 from noisewise.baselines.network_rivals import (
     dp_vi_settings,
     network_guide,
+    network_mean,
     network_target,
     unsafe_point_estimate,
     unsafe_vi,

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, one_of, positive
+from noisewise._validate import NoisewiseError, integer_at_least, positive
 
 _TRIES = 20
 _CANDIDATES = 2000
@@ -189,8 +189,6 @@ def exponential_family_posterior(
     rng: np.random.Generator,
     *,
     warmup: int = 200,
-    thin: int = 1,
-    noise: str = "gaussian",
     collapsed: bool = True,
 ) -> np.ndarray:
     """Draws (fits x draws x parameters, constrained) from p(theta | released).
@@ -200,11 +198,9 @@ def exponential_family_posterior(
         released: Noisy sums of the family's statistics over the records (fits x k).
         rows: Number of records.
         noise_sd: Standard deviation of the noise on every coordinate.
-        draws: Kept of every chain, one for each sweep, or one for each ``thin`` of them.
+        draws: Kept of every chain, one for each sweep.
         rng: The generator.
         warmup: Sweeps before the first that is kept.
-        thin: Sweeps for each that is kept.
-        noise: ``"gaussian"`` or ``"laplace"``, a Gaussian whose variance is exponential, and drawn.
         collapsed: False is the paper's sampler without the Metropolis step.
 
     >>> family = BetaBernoulli()
@@ -216,35 +212,30 @@ def exponential_family_posterior(
     integer_at_least("rows", rows, 1)
     integer_at_least("draws", draws, 1)
     integer_at_least("warmup", warmup, 0)
-    integer_at_least("thin", thin, 1)
     positive("noise_sd", noise_sd, finite=True)
-    one_of("noise", noise, ("gaussian", "laplace"))
     released = np.asarray(released, float)
     if released.ndim != 2 or not np.all(np.isfinite(released)):
         raise NoisewiseError("released must be a finite array of fits x statistics")
 
-    at = _Release(family, released, rows, np.full(released.shape, noise_sd**2))
-    theta = _start(at, noise_sd, rng)
+    at = _Release(family, released, rows, noise_sd**2)
+    theta = _start(at, rng)
     kept = []
-    for sweep in range(warmup + draws * thin):
+    for sweep in range(warmup + draws):
         if collapsed:
             theta = _jump(at, theta, rng)
-        totals, noises = _draw_totals(at, theta, rng)
-        theta = family.posterior_draw(totals, rows, rng)
-        if noise == "laplace":
-            at = at._replace(variance=_draw_variance(noises, noise_sd / np.sqrt(2), rng))
-        if sweep >= warmup and (sweep - warmup) % thin == thin - 1:
+        theta = family.posterior_draw(_draw_totals(at, theta, rng), rows, rng)
+        if sweep >= warmup:
             kept.append(theta)
     return np.stack(kept, axis=1)
 
 
 class _Release(NamedTuple):
-    """What was released of every fit, and the noise on it."""
+    """What was released of every fit, and the variance of the noise on it."""
 
     family: ConjugateFamily
     released: np.ndarray
     rows: int
-    variance: np.ndarray
+    variance: float
 
 
 def _released_whole(mean: np.ndarray, covariance: np.ndarray) -> RecordMoments:
@@ -252,28 +243,20 @@ def _released_whole(mean: np.ndarray, covariance: np.ndarray) -> RecordMoments:
     return RecordMoments(np.tile(mean, (1, 2)), np.tile(covariance, (1, 2, 2)))
 
 
-def _prior_draws(family: ConjugateFamily, count: int, k: int, rng: Any) -> np.ndarray:
-    return family.posterior_draw(np.zeros((count, k)), 0, rng)
-
-
-def _start(at: _Release, noise_sd: float, rng: Any) -> np.ndarray:
+def _start(at: _Release, rng: Any) -> np.ndarray:
     """Prior draws picked by their likelihood. (The authors start from any prior draw.)"""
-    k = at.released.shape[1]
-    candidates = _prior_draws(at.family, _CANDIDATES, k, rng)
-    variance = np.full((_CANDIDATES, k), noise_sd**2)
-    score = _release_density(at.family, candidates, at.rows, variance)
+    candidates = at.family.posterior_draw(np.zeros((_CANDIDATES, at.released.shape[1])), 0, rng)
+    score = _release_density(at, candidates)
     # One fit at a time: fits x candidates need not fit in memory. Gumbel noise picks in proportion.
     best = [np.argmax(score(row) + rng.gumbel(size=_CANDIDATES)) for row in at.released]
     return candidates[best]
 
 
-def _release_density(
-    family: ConjugateFamily, theta: np.ndarray, rows: int, variance: np.ndarray
-) -> Callable[[np.ndarray], np.ndarray]:
+def _release_density(at: _Release, theta: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """log p(released | theta) with the true sum integrated out, as a function of the release."""
-    k = variance.shape[1]
-    moments = family.moments(theta)
-    total = rows * moments.covariance[:, k:, k:] + _diagonal(variance)
+    k, rows = at.released.shape[1], at.rows
+    moments = at.family.moments(theta)
+    total = rows * moments.covariance[:, k:, k:] + at.variance * np.eye(k)
     factor = _semi_cholesky(total)
     log_volume = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
 
@@ -286,30 +269,28 @@ def _release_density(
 
 def _jump(at: _Release, theta: np.ndarray, rng: Any) -> np.ndarray:
     """A Metropolis step from theta to a fresh prior draw: the prior cancels from the ratio."""
-    fits, k = at.released.shape
-    proposal = _prior_draws(at.family, fits, k, rng)
-    both = np.concatenate([theta, proposal])
-    density = _release_density(at.family, both, at.rows, np.tile(at.variance, (2, 1)))
+    proposal = at.family.posterior_draw(np.zeros(at.released.shape), 0, rng)
+    density = _release_density(at, np.concatenate([theta, proposal]))
     now, then = np.split(density(np.tile(at.released, (2, 1))), 2)
     accepted = -rng.standard_exponential(len(theta)) < then - now
     return np.where(accepted[:, None], proposal, theta)
 
 
-def _draw_totals(at: _Release, theta: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The sum of t, and the noise in the release, given parameters and release."""
+def _draw_totals(at: _Release, theta: np.ndarray, rng: Any) -> np.ndarray:
+    """The sum of t given parameters and release."""
     family, rows = at.family, at.rows
-    totals, noises = _gaussian_totals(at, theta, rng)
+    totals = _gaussian_totals(at, theta, rng)
     wrong = ~family.valid(totals, rows)
     for _ in range(_TRIES):
         if not wrong.any():
-            return totals, noises
-        some = at._replace(released=at.released[wrong], variance=at.variance[wrong])
-        totals[wrong], noises[wrong] = _gaussian_totals(some, theta[wrong], rng)
+            return totals
+        some = at._replace(released=at.released[wrong])
+        totals[wrong] = _gaussian_totals(some, theta[wrong], rng)
         wrong = ~family.valid(totals, rows)
-    return np.where(wrong[:, None], family.project(totals, rows), totals), noises
+    return np.where(wrong[:, None], family.project(totals, rows), totals)
 
 
-def _gaussian_totals(at: _Release, theta: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
+def _gaussian_totals(at: _Release, theta: np.ndarray, rng: Any) -> np.ndarray:
     """The same without regard to the support, by Matheron's rule.
 
     A draw of sums and noise from the model is moved by the regression on how much it misses the
@@ -323,21 +304,9 @@ def _gaussian_totals(at: _Release, theta: np.ndarray, rng: Any) -> tuple[np.ndar
     sums = rows * moments.mean + (_semi_cholesky(covariance) @ normals)[:, :, 0]
     noises = np.sqrt(variance) * rng.standard_normal((fits, k))
     missing = released - sums[:, k:] - noises
-    factor = _semi_cholesky(covariance[:, k:, k:] + _diagonal(variance))
+    factor = _semi_cholesky(covariance[:, k:, k:] + variance * np.eye(k))
     weights = _backward(factor, _forward(factor, missing))
-    totals = sums[:, :k] + (covariance[:, :k, k:] @ weights[:, :, None])[:, :, 0]
-    return totals, noises + variance * weights
-
-
-def _draw_variance(noises: np.ndarray, scale: float, rng: Any) -> np.ndarray:
-    """Variances of Laplace(scale) noises seen as Gaussian ones: inverse Gaussian."""
-    # A noise of zero would ask for an infinite mean; this one is as good as infinite.
-    size = np.maximum(np.abs(noises), 1e-9 * scale)
-    return 1 / rng.wald(1 / (scale * size), 1 / scale**2)
-
-
-def _diagonal(values: np.ndarray) -> np.ndarray:
-    return values[:, :, None] * np.eye(values.shape[1])
+    return sums[:, :k] + (covariance[:, :k, k:] @ weights[:, :, None])[:, :, 0]
 
 
 def _semi_cholesky(matrices: np.ndarray) -> np.ndarray:

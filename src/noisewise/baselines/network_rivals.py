@@ -88,14 +88,23 @@ def unsafe_point_estimate(
     network: Network, rows: Rows, weights: Array, key: Array, *, epochs: int
 ) -> Array:
     """Weights of least squared error by Adam, no prior (DP-SEP App. C): NOT PRIVATE."""
-    first = network.hidden * (rows["X"].shape[1] + 1)
 
     def loss(weights: Array, batch: Rows, key: Array) -> Array:
-        layer = weights[:first].reshape(network.hidden, -1)
-        found = network.output(layer, weights[first:], batch["X"])
-        return jnp.mean((batch["y"] - found) ** 2)
+        return jnp.mean((batch["y"] - network_mean(network, weights, batch["X"])) ** 2)
 
     return _descend(loss, weights, rows, key, epochs)
+
+
+def network_mean(network: Network, weights: Array, X: Array) -> Array:
+    """What the network says of every row, its weights in the order of `NetworkSite`.
+
+    Args:
+        network: The network.
+        weights: Of the hidden layer, then of the output.
+        X: Records (rows x inputs).
+    """
+    first = network.hidden * (X.shape[1] + 1)
+    return network.output(weights[:first].reshape(network.hidden, -1), weights[first:], X)
 
 
 def _descend(loss: Loss, start: Array, rows: Rows, key: Array, epochs: int) -> Array:

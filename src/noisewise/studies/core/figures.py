@@ -8,7 +8,8 @@ import numpy as np
 
 from noisewise.evaluation import curve_band
 from noisewise.studies.core.lines import Line, Panel, Place, place_label
-from noisewise.studies.core.study import Column, Measure, label
+from noisewise.studies.core.study import Column, Measure
+from noisewise.studies.core.words import label
 
 _METHOD_COLOURS = {
     "exact": "#0072b2",

@@ -129,12 +129,8 @@ def _path(folder: Path, part: Part) -> Path:
 def _request(part: Part, options: Options) -> dict[str, Any]:
     """What a saved part must have been run with to be taken up again; which other methods ran
     beside it, and where the data lay, does not matter."""
-    kept = ("fits", "epochs", "draws", "seed")
-    return {
-        "part": part.label,
-        "epsilons": list(options.epsilons),
-        **{name: getattr(options, name) for name in kept},
-    }
+    chosen = options.named("fits", "epochs", "draws", "seed")
+    return {"part": part.label, "epsilons": list(options.epsilons), **chosen}
 
 
 def _save(path: Path, request: dict[str, Any], outcome: Outcome) -> None:

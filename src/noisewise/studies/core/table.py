@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 
 from noisewise.studies.core.figures import Axes, draw_table
-from noisewise.studies.core.study import (
-    Column,
-    Measure,
-    Options,
-    Outcome,
-    Part,
-    Study,
-    StudyResult,
-    label,
-    markdown_table,
-)
+from noisewise.studies.core.study import Column, Measure, Options, Outcome, Part, Study, StudyResult
+from noisewise.studies.core.words import label, markdown_table
 
 READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
@@ -61,7 +52,7 @@ class Table(Study):
             measures[int(part.variant)] |= outcome.found
             seconds[int(part.variant)][part.method] = outcome.seconds
         ordered = [{name: found[name] for name in options.methods} for found in measures]
-        chosen = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
+        chosen = options.named("fits", "draws", "seed")
         return TableResult(self, tuple(ordered), {**chosen, **about, "seconds_by_part": seconds})
 
 
@@ -114,12 +105,9 @@ class TableResult(StudyResult):
         for name in self.study.methods:
             cells = []
             for column, measures in self._columns:
-                found = measures[name]
-                cell = f"{found.rmse:.3f} ± {found.rmse_sd:.3f}"
+                cells.append(_spread(measures[name].rmse, measures[name].rmse_sd))
                 if name in column.paper:
-                    mean, sd = column.paper[name]
-                    cell += f" ({mean:.3f} ± {sd:.3f})"
-                cells.append(cell)
+                    cells[-1] += f" ({_spread(*column.paper[name])})"
             lines.append([label(name), *cells])
         return markdown_table(lines)
 
@@ -140,3 +128,7 @@ class TableResult(StudyResult):
             "included. "
             f"Monte Carlo floor of the RMSE: {' to '.join(sorted(floors))}."
         )
+
+
+def _spread(mean: float, sd: float) -> str:
+    return f"{mean:.3f} ± {sd:.3f}"

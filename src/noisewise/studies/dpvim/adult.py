@@ -11,7 +11,7 @@ from noisewise.models.glm import logistic
 from noisewise.posterior import average
 from noisewise.studies.core import adult
 from noisewise.studies.core.comparison import Comparison
-from noisewise.studies.core.lines import Claim, Line, Panel, lies_beyond
+from noisewise.studies.core.lines import Line, Panel, lies_beyond
 from noisewise.studies.core.study import Column, Options, Part
 from noisewise.studies.dpvim import common
 
@@ -145,32 +145,27 @@ ADULT = Comparison(
     ),
     prepare=_prepare,
     run=_run,
-    claims=(
-        Claim(
-            "aligned natural has the smallest error of the means at every ε",
-            lies_beyond("means", "aligned_natural", _others("aligned_natural")),
+    claims={
+        "aligned natural has the smallest error of the means at every ε": lies_beyond(
+            "means", "aligned_natural", _others("aligned_natural")
         ),
-        Claim(
-            "aligned natural has the smallest error of the sds at every ε",
-            lies_beyond("scales", "aligned_natural", _others("aligned_natural")),
+        "aligned natural has the smallest error of the sds at every ε": lies_beyond(
+            "scales", "aligned_natural", _others("aligned_natural")
         ),
-        Claim(
-            "vanilla learns the sds worst",
-            lies_beyond("scales", "vanilla", _others("vanilla"), larger=True),
+        "vanilla learns the sds worst": lies_beyond(
+            "scales", "vanilla", _others("vanilla"), larger=True
         ),
-        Claim(
-            "natural learns the means worse than vanilla and both aligned rules",
-            lies_beyond("means", "natural", ("vanilla", "aligned", "aligned_natural"), larger=True),
+        "natural learns the means worse than vanilla and both aligned rules": lies_beyond(
+            "means", "natural", ("vanilla", "aligned", "aligned_natural"), larger=True
         ),
-        *(
-            Claim(
-                f"noise sds of {rule}'s {what}, read from converged tails, beat estimating none",
-                lies_beyond(f"{what}' noise", rule, (f"{rule}, {_NONE}",)),
+        **{
+            f"noise sds of {rule}'s {what}, read from converged tails, beat estimating none": (
+                lies_beyond(f"{what}' noise", rule, (f"{rule}, {_NONE}",))
             )
             for rule in ("vanilla", "aligned")
             for what in ("means", "scales")
-        ),
-    ),
+        },
+    },
     notes=(
         "The table is prepared as DPVIm's authors did: 96 columns, continuous ones scaled by the "
         "table's own moments, which is not private and differs from declared bounds.",

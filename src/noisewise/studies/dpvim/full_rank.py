@@ -15,7 +15,7 @@ from noisewise.dpvi import Settings
 from noisewise.guides import FullRankGuide
 from noisewise.models.glm import Glm
 from noisewise.studies.core.comparison import Comparison
-from noisewise.studies.core.lines import Claim, Line, Panel, lies_beyond
+from noisewise.studies.core.lines import Line, Panel, lies_beyond
 from noisewise.studies.core.study import Column, Options, Part
 from noisewise.studies.dpvim.common import RATE, Noise, budgets_noise, fit_budgets, rule_settings
 
@@ -229,13 +229,12 @@ FULL_RANK = Comparison(
     parts=_parts,
     prepare=_prepare,
     run=_run,
-    claims=tuple(
-        Claim(
-            f"aligned is above vanilla at {_words(variant)}",
-            lies_beyond(variant, "aligned", ("vanilla",), larger=True),
+    claims={
+        f"aligned is above vanilla at {_words(variant)}": lies_beyond(
+            variant, "aligned", ("vanilla",), larger=True
         )
         for variant in _VARIANTS
-    ),
+    },
     notes=(
         f"{_ROWS:,} training and as many test rows, the same for every repeat; δ = 1/N.",
         "Algorithm J.1's matrix is not positive definite: all of its correlations are shrunk by "

@@ -19,14 +19,14 @@ from noisewise.posterior import average
 from noisewise.studies.core.comparison import Comparison
 from noisewise.studies.core.lines import (
     Check,
-    Claim,
     Line,
     Panel,
     Verdict,
     lies_beyond,
     stays_above,
 )
-from noisewise.studies.core.study import Column, Options, Part, label
+from noisewise.studies.core.study import Column, Options, Part
+from noisewise.studies.core.words import label
 from noisewise.studies.dpvim import common
 from noisewise.studies.dpvim.sharing_tables import (
     NORM_RULES,
@@ -322,32 +322,26 @@ DATA_SHARING = Comparison(
     parts=_parts,
     prepare=_prepare,
     run=_run,
-    claims=(
-        Claim(
-            "aligned best or tied in MPAE of sds at every initial sd",
-            _is_best("start scales", ("vanilla", "preconditioned")),
+    claims={
+        "aligned best or tied in MPAE of sds at every initial sd": _is_best(
+            "start scales", ("vanilla", "preconditioned")
         ),
-        Claim(
-            "aligned best or tied in MPAE of means at every initial sd",
-            _is_best("start means", ("vanilla", "preconditioned")),
+        "aligned best or tied in MPAE of means at every initial sd": _is_best(
+            "start means", ("vanilla", "preconditioned")
         ),
-        Claim(
-            "aligned best or tied with the natural variants in MPAE of means, from initial sd 1",
-            _at_the_end("natural means", _is_best("natural means", ("natural", "aligned_natural"))),
+        "aligned best or tied with the natural variants in MPAE of means, from initial sd 1": (
+            _at_the_end("natural means", _is_best("natural means", ("natural", "aligned_natural")))
         ),
-        Claim(
-            "aligned best or tied in MPAE of sds at every length",
-            _is_best("length scales", ("vanilla", "preconditioned")),
+        "aligned best or tied in MPAE of sds at every length": _is_best(
+            "length scales", ("vanilla", "preconditioned")
         ),
-        Claim(
-            f"vanilla's sds have not converged in the longest fit: MPAE above {_NOT_CONVERGED:g}",
-            _at_the_end("length scales", stays_above("length scales", "vanilla", _NOT_CONVERGED)),
+        f"vanilla's sds have not converged in the longest fit: MPAE above {_NOT_CONVERGED:g}": (
+            _at_the_end("length scales", stays_above("length scales", "vanilla", _NOT_CONVERGED))
         ),
-        Claim(
-            "downstream, averaged iterates best or tied with the last at every ε",
-            _is_best("downstream", ("last iterate",), better="averaged"),
+        "downstream, averaged iterates best or tied with the last at every ε": _is_best(
+            "downstream", ("last iterate",), better="averaged"
         ),
-    ),
+    },
     notes=(
         "UK Biobank's table is closed. With --data: the Israeli COVID-19 tests up to 31 March 2020 "
         "without missing values; without: a table of the paper's size drawn from the model.",

@@ -72,8 +72,8 @@ class Gradients(Study):
     ) -> GradientsResult:
         """The fit's line."""
         (outcome,) = outcomes.values()
-        chosen = {"draws": options.draws, "seed": options.seed, "true_rate": _RATE}
-        return GradientsResult(self, outcome.found, {"epsilon": options.epsilons[0], **chosen})
+        chosen = {"epsilon": options.epsilons[0], **options.named("draws", "seed")}
+        return GradientsResult(self, outcome.found, {**chosen, "true_rate": _RATE})
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +111,8 @@ class GradientsResult(StudyResult):
         centres = [line.parameters[chosen].mean() for chosen in bins]
         heights = [line.gradients[chosen].mean() for chosen in bins]
         errors = [2 * line.gradients[chosen].std() / len(chosen) ** 0.5 for chosen in bins]
-        means.errorbar(
-            centres, heights, errors, fmt="o", color="#0072b2", label="means of bins, ± 2 s.e."
-        )
+        look = {"fmt": "o", "color": "#0072b2", "label": "means of bins, ± 2 s.e."}
+        means.errorbar(centres, heights, errors, **look)
         ends = np.array([line.parameters.min(), line.parameters.max()])
         handles: dict[str, Any] = {}
         for axes in (cloud, means):
