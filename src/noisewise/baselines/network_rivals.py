@@ -35,20 +35,33 @@ class NetworkGuide(NamedTuple):
 
 def network_target(hidden: int, inputs: int) -> Target:
     """The network, ready for DPVI; the weights are all unconstrained coordinates but the first
-    (the weights' precision) and the last (the noise's)."""
+    (the weights' precision) and the last (the noise's).
+
+    Args:
+        hidden: Units.
+        inputs: Columns of ``X``.
+    """
     example = {"X": np.zeros((4, inputs), np.float32), "y": np.zeros(4, np.float32)}
     return build_target(Network(hidden), example)
 
 
 def vi_start(weights: np.ndarray | Array) -> Array:
-    """Guide parameters around these weights: sds of 0.05, precisions of one."""
+    """Guide parameters around these weights: sds of 0.05, precisions of one.
+
+    Args:
+        weights: In the order of `NetworkSite`.
+    """
     ends = jnp.zeros(1)
     means = jnp.concatenate([ends, jnp.asarray(weights, jnp.float32), ends])
     return jnp.concatenate([means, jnp.full(len(means), _FREE)])
 
 
 def network_guide(parameters: Array) -> NetworkGuide:
-    """Weights and noise from a guide's parameters; the noise precision is log-normal."""
+    """Weights and noise from a guide's parameters; the noise precision is log-normal.
+
+    Args:
+        parameters: As `vi_start` orders them.
+    """
     means, free = jnp.split(parameters, 2)
     variances = DiagonalGuide(len(means)).scale(free) ** 2
     noise = jnp.exp(-means[-1] + variances[-1] / 2)
@@ -87,7 +100,15 @@ def unsafe_vi(target: Target, rows: Rows, start: Array, key: Array, *, epochs: i
 def unsafe_point_estimate(
     network: Network, rows: Rows, weights: Array, key: Array, *, epochs: int
 ) -> Array:
-    """Weights of least squared error by Adam, no prior (DP-SEP App. C): NOT PRIVATE."""
+    """Weights of least squared error by Adam, no prior (DP-SEP App. C): NOT PRIVATE.
+
+    Args:
+        network: What is fitted.
+        rows: Simulated or public records.
+        weights: To begin with.
+        key: Of batches.
+        epochs: Passes over the records.
+    """
 
     def loss(weights: Array, batch: Rows, key: Array) -> Array:
         return jnp.mean((batch["y"] - network_mean(network, weights, batch["X"])) ** 2)
@@ -138,6 +159,10 @@ def dp_vi_settings(weights: np.ndarray, epochs: int = 100) -> Settings:
     whoever reads the trace. Of nine pairs of clip norm (0.5 to 5) and last rate (0.002 to 0.015)
     this one had the least mean RMSE at epsilon 1 on simulated regressions that `network_phases` was
     chosen on; vanilla was within 1% of aligned.
+
+    Args:
+        weights: To begin with.
+        epochs: Passes over the records.
     """
     return Settings(
         rule="aligned",

@@ -47,6 +47,10 @@ def score(truth: np.ndarray, draws: np.ndarray) -> Scores:
 
     What cannot be had is NaN: everything without a good fit, ``z_sd`` with only one. A posterior
     without width makes ``z_mean`` or ``z_sd`` infinite or NaN, too.
+
+    Args:
+        truth: Fits x parameters.
+        draws: Of posteriors; a fit whose draws are not all finite has failed.
     """
     fits = _fits.check(truth, draws)
     if fits.draws.shape[1] < 2:

@@ -43,7 +43,8 @@ def fill(template: str, context: dict[str, Any]) -> str:
 
 
 def _context(result: Result) -> dict[str, Any]:
-    rows = interval_rows(replace(result, noise_unaware={}) if words.naive(result) else result)
+    naive = result.request.posterior == "naive"
+    rows = interval_rows(replace(result, noise_unaware={}) if naive else result)
     parameters = sum(int(np.prod(values.shape[1:])) for values in result.draws.values())
     spent, budget = result.privacy.epsilon_spent, result.privacy.budget
     return {
@@ -153,13 +154,15 @@ def _declared(column: dict[str, Any] | None) -> str:
 
 def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
     names = {"naive": "plain DPVI (ignores the noise)", "averaged": "averaged posterior"}
-    name = names.get(result.request.posterior, "noise-aware posterior")
+    posterior = result.request.posterior
+    name, expectation = names.get(posterior, "noise-aware posterior"), posterior == "dp-sep"
+    unaware = "DP-SEP" if expectation else "DPVI"
     ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
     return {
-        "figure": Markup(figures.forest_figure(rows, name, f"plain {words.unaware_name(result)}")),
-        "naive": words.naive(result),
-        "unaware_name": words.unaware_name(result),
-        "expectation": words.expectation(result),
+        "figure": Markup(figures.forest_figure(rows, name, f"plain {unaware}")),
+        "naive": posterior == "naive",
+        "unaware_name": unaware,
+        "expectation": expectation,
         "effects": Markup(effects.effects_figure(result)),
         "most_effects": effects.MOST_EFFECTS,
         "rows": [_line(row) for row in rows],
@@ -222,7 +225,7 @@ def _trace(result: Result) -> dict[str, Any]:
         "convergence": words.convergence_sentence(result),
         "tails": words.tails_sentence(result),
         "drawn": min(coordinates, figures.MOST_LINES),
-        "expectation": words.expectation(result),
+        "expectation": result.request.posterior == "dp-sep",
         "whitened": settings.get("curvature") is not None and settings.get("frame_scale") is None,
         "grey": max(coordinates - figures.MOST_LINES, 0),
         "curvature": _curvature(result),

@@ -118,12 +118,8 @@ def _run_part(
     found = run(part, options, prepared)
     outcome = Outcome(found, time.perf_counter() - start, jax.devices()[0].device_kind)
     if folder is not None:
-        _save(_path(folder, part), _request(part, options), outcome)
+        _save(folder / f"{part.label}.json", _request(part, options), outcome)
     return outcome
-
-
-def _path(folder: Path, part: Part) -> Path:
-    return folder / f"{part.label}.json"
 
 
 def _request(part: Part, options: Options) -> dict[str, Any]:
@@ -145,7 +141,7 @@ def _finished(folder: Path, parts: list[Part], options: Options) -> dict[Part, O
     """Parts that were run before with the same options."""
     found = {}
     for part in parts:
-        path = _path(folder, part)
+        path = folder / f"{part.label}.json"
         plain = json.loads(path.read_text()) if path.exists() else {}
         if plain.get("request") == _request(part, options):
             lines = [Line.from_dict(line) for line in plain["lines"]]

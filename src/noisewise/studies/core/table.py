@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.studies.core.figures import Axes, draw_table
+from noisewise.evaluation import curve_band
+from noisewise.studies.core.figures import new_figure, place_legend
 from noisewise.studies.core.study import Column, Measure, Options, Outcome, Part, Study, StudyResult
 from noisewise.studies.core.words import label, markdown_table
+
+_METHOD_COLOURS = {
+    "exact": "#0072b2",
+    "nuts": "#56b4e9",
+    "laplace": "#009e73",
+    "naive": "#d55e00",
+    "bernstein-sheldon": "#cc79a7",
+    "plain-gibbs": "#999999",
+    "dpvim": "#e69f00",
+    "planned": "#000000",
+}
+
+
+class Axes(NamedTuple):
+    """What a table's curves are along, what they are of, and what their distance from the diagonal
+    is called."""
+
+    x: str
+    y: str
+    error: str
+
 
 READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
@@ -95,10 +117,30 @@ class TableResult(StudyResult):
         )
 
     def draw(self, path: Path) -> None:
-        """Curves of every method, and their errors."""
-        study = self.study
-        fits = self.about["fits"] if study.chance else None
-        draw_table(study.columns, self.measures, study.levels, study.axes, path, fits)
+        """Every method's curve above, its error below with sds over repetitions, a column each."""
+        study, levels = self.study, self.study.levels
+        figure = new_figure(4.2 * len(study.columns), 7.2)
+        panels = figure.subplots(2, len(study.columns), sharex=True, squeeze=False)
+        for (whole, difference), (column, found) in zip(panels.T, self._columns, strict=True):
+            whole.set_title(column.heading, fontsize=11)
+            whole.plot([0, 1], [0, 1], "--", color="0.5", lw=1)
+            difference.axhline(0, ls="--", color="0.5", lw=1)
+            for name, one in found.items():
+                colour, off = _METHOD_COLOURS[name], one.curve - levels
+                style = {"color": colour, "lw": 2.2 if name == "planned" else 1.5}
+                whole.plot(levels, one.curve, label=label(name), **style)
+                difference.plot(levels, off, **style)
+                low, high = off - one.curve_sd, off + one.curve_sd
+                difference.fill_between(levels, low, high, color=colour, alpha=0.15, lw=0)
+            if study.chance:
+                band = curve_band(self.about["fits"], levels)
+                difference.fill_between(levels, -band, band, color="0.85", lw=0, zorder=0)
+            difference.set_xlabel(study.axes.x)
+        panels[0, 0].set_ylabel(study.axes.y)
+        panels[1, 0].set_ylabel(study.axes.error)
+        handles, names = panels[0, 0].get_legend_handles_labels()
+        place_legend(figure, dict(zip(names, handles, strict=True)), columns=4)
+        figure.savefig(path, dpi=110)
 
     def _headline(self) -> str:
         lines = [["RMSE: ours (paper)", *(column.heading for column in self.study.columns)]]

@@ -75,16 +75,9 @@ def fit_splits(
     seed: int,
     factors: Sequence[float] = (1.0,),
 ) -> list[Scores]:
-    """Scores of a method on every split, for each factor on its clip norms.
+    """Scores of a method on every split of a table, for each factor on the clip norms of SEP.
 
-    Args:
-        method: its name.
-        splits: of one table, all of one size.
-        epochs: length of a network's fit.
-        budget: for lines, which spend all of it on one release.
-        noise: the noise multiplier of private networks.
-        seed: of starts, batches and noise.
-        factors: on the clip norms of SEP.
+    Lines spend what is left of the budget on one release; networks have the noise multiplier.
     """
     if method in _LINES:
         found = [_LINES[method](split, budget, seed + n) for n, split in enumerate(splits)]

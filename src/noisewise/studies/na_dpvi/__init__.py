@@ -4,9 +4,8 @@ from typing import Any
 
 from noisewise.evaluation import LEVELS
 from noisewise.studies.core.adult import ADULT_FILES
-from noisewise.studies.core.figures import Axes
 from noisewise.studies.core.study import Column, Printed
-from noisewise.studies.core.table import Table, table_parts
+from noisewise.studies.core.table import Axes, Table, table_parts
 from noisewise.studies.na_dpvi import calibration, coverage
 from noisewise.studies.na_dpvi.experiments import EXPERIMENTS
 from noisewise.studies.na_dpvi.gradients import Gradients, run_fit

@@ -114,10 +114,8 @@ def _fit_as_prepared(
     """On the authors' design; noise multipliers by epsilon, where they are not the tight ones."""
     train, test = adult.authors_design(data)
     rows: Rows = {"X": train, "y": adult.outcome(data.train)}
-    target = target_for(logistic(), rows)
-    return _Fits(
-        settings, _fit(target, rows, settings, noises.get(epsilon), epsilon, options), test
-    )
+    noise, target = noises.get(epsilon), target_for(logistic(), rows)
+    return _Fits(settings, _fit(target, rows, settings, noise, epsilon, options), test)
 
 
 def _fit_planned(data: Adult, epsilon: float, options: Options) -> _Fits:

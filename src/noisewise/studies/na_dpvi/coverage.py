@@ -149,14 +149,9 @@ def experiment_simulator(
     budget: Budget,
     noise_multiplier: float | None = None,
 ) -> Simulator:
-    """Simulated tables of an experiment, and private fits of them.
+    """Simulated tables of an experiment by a model, the authors' or ours, and private fits of them.
 
-    Args:
-        experiment: the schema and the public sample.
-        model: the authors' or ours.
-        settings: of the fits.
-        budget: what they may spend.
-        noise_multiplier: overrides the budget, as the authors' accountant did.
+    ``noise_multiplier`` overrides the budget, as the authors' accountant did.
     """
     about = (experiment.schema, experiment.target, None, experiment.sample)
     bound = bind_model(model, *about)
