@@ -94,7 +94,7 @@ def test_every_panel_of_these_rules_is_filled(lines):
 def test_the_claims_are_checked_and_written(lines, tmp_path):
     study = DATA_SHARING.with_methods(("natural", "aligned"))
     about = {"fits": 2, "epochs": 1, "seed": 1, "device": "cpu", "seconds": 1.0}
-    result = ComparisonResult(study, tuple(lines), about)
+    result = ComparisonResult(study, about, tuple(lines))
     held = [verdict.held for verdict in result.verdicts]
     assert held[:2] == [None, None]  # vanilla was not run
     assert held[5] in (True, False)

@@ -28,7 +28,9 @@ def write_coverage_page(found: Coverage, path: Path) -> Path:
 
 
 def _context(found: Coverage) -> dict[str, Any]:
-    panels = _worst(found.table())
+    # Where coverage is furthest off, so that no fault stays undrawn.
+    off = [-row["coverage_rmse"] for row in found.table()]
+    panels = sorted(np.argsort(off, kind="stable")[:MOST_PANELS].tolist())
     labels = [found.labels[i] for i in panels]
     marginal, ranks = found.marginal[:, panels], found.ranks[:, panels]
     verdict, draws = found.verdict, found.draws.shape[1]
@@ -65,12 +67,6 @@ def _context(found: Coverage) -> dict[str, Any]:
             (key.replace("_", " "), _value(key, value)) for key, value in found.about.items()
         ],
     }
-
-
-def _worst(table: list[dict[str, Any]]) -> list[int]:
-    """The coordinates to draw: where coverage is furthest off, so that no fault stays undrawn."""
-    order = sorted(range(len(table)), key=lambda i: -table[i]["coverage_rmse"])
-    return sorted(order[:MOST_PANELS])
 
 
 def _lead(found: Coverage) -> str:

@@ -42,7 +42,7 @@ class Comparison(Study):
         times = {"seconds": sum(work.values()), "seconds_by_part": work}
         lines = joined(line for outcome in outcomes.values() for line in outcome.found)
         run = {"rules": options.methods, **chosen, "device": about["device"], **times}
-        return ComparisonResult(self, tuple(lines), run)
+        return ComparisonResult(self, run, tuple(lines))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,6 @@ class ComparisonResult(StudyResult):
 
     study: Comparison
     lines: tuple[Line, ...]
-    about: dict[str, Any]
-    """Options and times."""
 
     @property
     def panels(self) -> list[tuple[Panel, list[Line]]]:
@@ -73,13 +71,10 @@ class ComparisonResult(StudyResult):
         """One for each of the comparison's claims."""
         return [check(self.lines) for check in self.study.claims.values()]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+    def figures(self) -> dict[str, Any]:
+        """Verdicts and lines."""
         claims = zip(self.study.claims, self.verdicts, strict=True)
         return {
-            "study": self.study.name,
-            "title": self.study.title,
-            "about": self.about,
             "claims": [{"says": words, **found._asdict()} for words, found in claims],
             "panels": [
                 {**panel._asdict(), "lines": [line.to_dict() for line in lines]}
@@ -87,14 +82,14 @@ class ComparisonResult(StudyResult):
             ],
         }
 
-    def to_markdown(self) -> str:
+    def sections(self) -> list[str]:
         """A table for each panel, then what held and what did not."""
         found = zip(self.study.claims, self.verdicts, strict=True)
         claims = [f"- {_HELD[v.held]}: {words} ({v.figures})" for words, v in found]
         tables = [_table(panel, lines) for panel, lines in self.shown]
         notes = [" ".join(self.study.notes)] if self.study.notes else []
         checked = "\n".join(["What was checked:", "", *claims])
-        return "\n\n".join([f"### {self.study.title}", *tables, checked, *notes, self._footnote()])
+        return [*tables, checked, *notes, self._footnote()]
 
     def draw(self, path: Path) -> None:
         """Every panel."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -188,14 +188,25 @@ class StudyResult(ABC):
     """What a study found: plain data, a text and a figure."""
 
     study: Study
+    about: dict[str, Any]
+    """Settings and times of the run."""
 
     @abstractmethod
-    def to_dict(self) -> Mapping[str, Any]:
+    def figures(self) -> dict[str, Any]:
+        """What was found, as plain data."""
+
+    @abstractmethod
+    def sections(self) -> list[str]:
+        """Tables and sentences, in Markdown."""
+
+    def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
+        about = {"study": self.study.name, "title": self.study.title, "about": self.about}
+        return {**about, **self.figures()}
 
-    @abstractmethod
     def to_markdown(self) -> str:
-        """Tables and sentences."""
+        """The title and all sections."""
+        return "\n\n".join([f"### {self.study.title}", *self.sections()])
 
     @abstractmethod
     def draw(self, path: Path) -> None:

@@ -75,7 +75,7 @@ class Table(Study):
             seconds[int(part.variant)][part.method] = outcome.seconds
         ordered = [{name: found[name] for name in options.methods} for found in measures]
         chosen = options.named("fits", "draws", "seed")
-        return TableResult(self, tuple(ordered), {**chosen, **about, "seconds_by_part": seconds})
+        return TableResult(self, {**chosen, **about, "seconds_by_part": seconds}, tuple(ordered))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +85,14 @@ class TableResult(StudyResult):
     study: Table
     measures: tuple[Mapping[str, Measure], ...]
     """One for each of the study's columns."""
-    about: dict[str, Any]
-    """Settings and times: fits, draws, seed, device, seconds a column."""
 
     @property
     def _columns(self) -> list[tuple[Column, Mapping[str, Measure]]]:
         return list(zip(self.study.columns, self.measures, strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+    def figures(self) -> dict[str, Any]:
+        """Measures by column and method."""
         return {
-            "study": self.study.name,
-            "title": self.study.title,
-            "about": self.about,
             "columns": [
                 {
                     "label": column.heading,
@@ -110,11 +105,9 @@ class TableResult(StudyResult):
             ],
         }
 
-    def to_markdown(self) -> str:
+    def sections(self) -> list[str]:
         """Two tables: the paper's own measure beside its figures, then what that one hides."""
-        return "\n\n".join(
-            [f"### {self.study.title}", self._headline(), self._details(), self._footnote()]
-        )
+        return [self._headline(), self._details(), self._footnote()]
 
     def draw(self, path: Path) -> None:
         """Every method's curve above, its error below with sds over repetitions, a column each."""
