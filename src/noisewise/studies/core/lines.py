@@ -161,14 +161,14 @@ def lies_beyond(
     Args:
         panel: where the lines are.
         better: the line that should be below the others.
-        others: those that it is compared with.
+        others: those that it is compared with, itself left out.
         larger: it should be above them instead.
         ties: within that many standard errors of the difference counts as well.
         middle: what of the repeats is compared.
     """
 
     def check(lines: Sequence[Line]) -> Verdict:
-        found = {name: _find(lines, panel, name) for name in (better, *others)}
+        found = {name: _find(lines, panel, name) for name in dict.fromkeys((better, *others))}
         missing = [name for name, line in found.items() if line is None]
         if missing:
             return _not_run(missing)

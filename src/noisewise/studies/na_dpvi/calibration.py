@@ -86,9 +86,9 @@ def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, Calibrat
         if source not in fits:
             fits[source] = _FITS[source](data, column.epsilon, options)
         if name == "naive":
-            last = np.stack([one.trace.last for one in fits[source].fitted])
             design = fits[source].design
-            chances, unsettled = _sigmoid(last[:, : design.shape[1]] @ design.T), 0
+            last = [one.trace.last[: design.shape[1]] for one in fits[source].fitted]
+            chances, unsettled = _sigmoid(np.stack(last) @ design.T), 0
         else:
             posterior = _POSTERIORS.get(name, name)
             chances, unsettled = fits[source].probabilities(posterior, options.draws)
