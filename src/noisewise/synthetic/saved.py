@@ -65,7 +65,11 @@ class SavedTables(SyntheticTables):
         raise NoisewiseError(_NO_POSTERIOR)
 
     def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
-        """Not to be had from files; `fidelity` asks for these first."""
+        """Not to be had from files."""
+        raise NoisewiseError(_NO_POSTERIOR)
+
+    def fidelity(self, path: str | Path, **options: Any) -> Path:
+        """Not to be had from files."""
         raise NoisewiseError(_NO_POSTERIOR)
 
 
