@@ -127,7 +127,7 @@ def rivals() -> None:
     target = network_target(3, 2)
     jax.block_until_ready(unsafe_vi(target, rows, vi_start(start), KEY, epochs=1))
     weights = jnp.asarray(start, jnp.float32)
-    jax.block_until_ready(unsafe_point_estimate(Network(3), rows, weights, KEY, epochs=1))
+    jax.block_until_ready(unsafe_point_estimate(NetworkSite(2, 3), rows, weights, KEY, epochs=1))
     private_line(rows["X"], rows["y"], BUDGET, clip_norm=5.0, insecure_seed=0)
 
 

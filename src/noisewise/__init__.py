@@ -82,7 +82,7 @@ __all__ = [
 _PAGES = {
     "Coverage": ("report.coverage_page", "write_coverage_page"),
     "Plan": ("report.plan_page", "write_plan_page"),
-    "Result": ("report", "write_report"),
+    "Result": ("report.page", "write_report"),
     "SyntheticTables": ("report.fidelity_page", "write_fidelity_page"),
 }
 register_pages({subject: partial(_load, *place) for subject, place in _PAGES.items()})

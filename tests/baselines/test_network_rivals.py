@@ -82,9 +82,7 @@ def test_vi_bends_and_learns_the_noise(rows, target):
 
 
 def test_the_point_estimate_bends(rows):
-    fit = jax.jit(
-        lambda start, key: unsafe_point_estimate(Network(HIDDEN), rows, start, key, epochs=100)
-    )
+    fit = jax.jit(lambda start, key: unsafe_point_estimate(SITE, rows, start, key, epochs=100))
     weights = fit(jnp.asarray(SITE.start(0)), jax.random.PRNGKey(0))
     layers = weights[: 3 * HIDDEN].reshape(HIDDEN, 3), weights[3 * HIDDEN :]
     assert rmse(Network(HIDDEN).output(*layers, rows["X"]), rows) < 0.25

@@ -10,8 +10,6 @@ from noisewise.cli.planning import plan
 from noisewise.cli.studies import study
 from noisewise.cli.synthesis import synthesize
 
-__all__ = ["app", "main"]
-
 _HELP = """
 Differentially private Bayesian inference that knows its own noise.
 

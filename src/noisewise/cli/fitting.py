@@ -1,7 +1,5 @@
 """`fit`, `report` and `verify`: spend a budget on a table, and look at what came out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +19,7 @@ def fit(
     delta: common.Delta = 1e-6,
     features: common.Features = None,
     adjacency: common.Adjacency = "add-remove",
-    plan: Annotated[
-        Path | None, typer.Option(help="A plan file of `noisewise plan`; else a quick one is made.")
-    ] = None,
+    plan: common.PlanFile = None,
     steps: Annotated[
         int | None,
         typer.Option(
@@ -89,7 +85,7 @@ def fit(
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+    folder: common.ResultFolder,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The page (FOLDER/report.html).")
     ] = None,
@@ -102,9 +98,7 @@ def report(
         common.out.print(f"Wrote {path}")
 
 
-def verify(
-    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
-) -> None:
+def verify(folder: common.ResultFolder) -> None:
     """Recompute a saved result's epsilon from its releases; exits with 1 if the claim fails."""
     with common.one_line_errors():
         from noisewise.result import Result
@@ -124,8 +118,8 @@ def _show_summary(result: Any) -> None:
     grid = common.table_of("parameter", "mean", "sd", "95% interval")
     for name, row in result.summary().iterrows():
         interval = f"[{row['lower']:.4g}, {row['upper']:.4g}]"
-        cells = (f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
-        grid.add_row(*(common.escaped(cell) for cell in (str(name), *cells)))
+        cells = (str(name), f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
+        grid.add_row(*map(common.escaped, cells))
     common.out.print(grid)
     common.out.print(str(result.privacy), highlight=False, markup=False)
     for note in result.notes:

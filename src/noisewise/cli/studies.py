@@ -1,7 +1,5 @@
 """`study`: the papers' tables and figures."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The one runner: any study, at any size, its parts side by side."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -120,23 +118,15 @@ def _run_part(
     found = run(part, options, prepared)
     outcome = Outcome(found, time.perf_counter() - start, jax.devices()[0].device_kind)
     if folder is not None:
-        _save(_path(folder, part), _request(part, options), outcome)
+        _save(folder / f"{part.label}.json", _request(part, options), outcome)
     return outcome
-
-
-def _path(folder: Path, part: Part) -> Path:
-    return folder / f"{part.label}.json"
 
 
 def _request(part: Part, options: Options) -> dict[str, Any]:
     """What a saved part must have been run with to be taken up again; which other methods ran
     beside it, and where the data lay, does not matter."""
-    kept = ("fits", "epochs", "draws", "seed")
-    return {
-        "part": part.label,
-        "epsilons": list(options.epsilons),
-        **{name: getattr(options, name) for name in kept},
-    }
+    chosen = options.named("fits", "epochs", "draws", "seed")
+    return {"part": part.label, "epsilons": list(options.epsilons), **chosen}
 
 
 def _save(path: Path, request: dict[str, Any], outcome: Outcome) -> None:
@@ -151,7 +141,7 @@ def _finished(folder: Path, parts: list[Part], options: Options) -> dict[Part, O
     """Parts that were run before with the same options."""
     found = {}
     for part in parts:
-        path = _path(folder, part)
+        path = folder / f"{part.label}.json"
         plain = json.loads(path.read_text()) if path.exists() else {}
         if plain.get("request") == _request(part, options):
             lines = [Line.from_dict(line) for line in plain["lines"]]
