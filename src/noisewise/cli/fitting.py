@@ -44,6 +44,11 @@ def fit(
     overwrite: Annotated[
         bool, typer.Option(help="Replace an earlier result in that folder.")
     ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="The table's ledger (`noisewise ledger init`), which this fit spends."),
+    ] = None,
+    purpose: Annotated[str, typer.Option(help="What for: written into the ledger.")] = "",
     insecure_seed: Annotated[
         int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
     ] = None,
@@ -52,7 +57,7 @@ def fit(
     with common.one_line_errors():
         from noisewise.data import Schema, Table
         from noisewise.fitting import fit as run_fit
-        from noisewise.mechanism import Budget
+        from noisewise.mechanism import Budget, Ledger
         from noisewise.planning import Plan
         from noisewise.result import check_free
 
@@ -61,6 +66,11 @@ def fit(
             raise NoisewiseError(
                 f"the public sample {public_sample} is the table itself: its rows are not public"
             )
+        if purpose and ledger is None:
+            raise NoisewiseError("purpose is written into a ledger: add --ledger FILE")
+        book = None if ledger is None else Ledger(ledger, purpose=purpose)
+        if book is not None:
+            book.account()  # one that cannot be read is said before the table is
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
@@ -79,10 +89,19 @@ def fit(
                 method=method,
                 insecure_seed=insecure_seed,
                 progress=progress,
+                ledger=book,
             )
         result.save(output, overwrite=overwrite)
         result.report(output / "report.html")
         _show_summary(result)
+        if book is not None:
+            account = book.account()
+            common.out.print(
+                f"Ledger {ledger}: epsilon {account.spent:.3g} of {account.total.epsilon:g} is "
+                f"spent; at most {account.left:g} is left for one more fit.",
+                highlight=False,
+                markup=False,
+            )
         common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
         if result.status.value == "diverged":
             raise typer.Exit(1)

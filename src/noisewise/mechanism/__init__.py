@@ -1,4 +1,4 @@
-"""The privacy wall: budget, accounting, sampling, clipping, noise, certificate."""
+"""The privacy wall: budget, accounting, sampling, clipping, noise, certificate, ledger."""
 
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.blocks import in_blocks
@@ -6,20 +6,24 @@ from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.certificate import Certificate, Verification, issue, verify_run
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
 from noisewise.mechanism.counting import count_cost
+from noisewise.mechanism.ledger import Account, Ledger, Reservation
 from noisewise.mechanism.noise import Chunk, DeviceSource, Draws, Passes, SecureSource, usual_passes
 from noisewise.mechanism.release import Mechanism, noisy_sum
 from noisewise.mechanism.sums import SumRelease, release_sum
 
 __all__ = [
+    "Account",
     "Budget",
     "Certificate",
     "Chunk",
     "DeviceSource",
     "Draws",
     "Grid",
+    "Ledger",
     "Mechanism",
     "Passes",
     "Release",
+    "Reservation",
     "SecureSource",
     "SumRelease",
     "Verification",

@@ -1,0 +1,429 @@
+"""The ledger: everything that was released of a table or of a registry of tables, in one account.
+
+A fit writes what it is about to spend before it reads a row, in one transaction: its whole budget
+at first, as one Gaussian release, and, once its settings are known and before its first step, the
+releases that it will make. What was written stays spent, whatever becomes of the fit. All of it is
+composed by privacy loss distributions, as within one fit; nothing is written that would pass the
+total.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from scipy.optimize import brentq
+
+from noisewise._pages import write_page_about
+from noisewise._validate import shown
+from noisewise.mechanism import ledger_file
+from noisewise.mechanism.accounting import (
+    Release,
+    calibrate,
+    compose,
+    discretisation,
+    epsilon_spent,
+    epsilons_on_the_way,
+    gaussian_limit,
+    merged,
+)
+from noisewise.mechanism.budget import Budget
+from noisewise.mechanism.certificate import Certificate
+from noisewise.mechanism.ledger_file import LedgerError, Line
+
+FURTHER = (1, 2, 3, 5, 10)
+"""Numbers of further fits whose cost is shown."""
+_ROUNDING = 1 + 1e-6
+_RESERVED = "all that is about to be released, at most, as one Gaussian"
+_LEAST_LEFT = 1e-3
+_LONGEST = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What one fit spends: a line of the account."""
+
+    number: int
+    time: str
+    spender: str
+    purpose: str
+    what: str
+    """What is fitted, in words."""
+    schema: str
+    """Fingerprint of the table's schema."""
+    budget: Budget
+    releases: tuple[Release, ...]
+    settled: bool = False
+    """Whether the releases are those that were made; before that, an upper bound of them."""
+    certificate: Certificate | None = None
+    """As it was issued in the end; None for what was not finished, and is counted all the same."""
+
+    @property
+    def state(self) -> str:
+        """How far it came, in words."""
+        if self.certificate is not None:
+            return "certified"
+        return "begun, no certificate" if self.settled else "reserved, not begun"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What a ledger says at one moment."""
+
+    name: str
+    total: Budget
+    spenders: tuple[str, ...]
+    """Who may spend; nobody named is everybody who can write the file."""
+    rehearsal: bool
+    """Of a table that needs no protection: seeded fits count as if their noise were secret."""
+    opened: str
+    entries: tuple[Entry, ...]
+    digest: str
+    """Over all lines of the file."""
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:
+        """All that is spent, in as few releases as cost the same."""
+        return merged(release for entry in self.entries for release in entry.releases)
+
+    @cached_property
+    def spent(self) -> float:
+        """Epsilon of everything together, at the total's delta."""
+        return self.after(())
+
+    def after(self, more: Sequence[Release]) -> float:
+        """Epsilon of everything and of further releases."""
+        if not (self.releases or more):
+            return 0.0
+        total, more = self.total, merged(more)
+        width = discretisation(total.epsilon)
+        return epsilon_spent(self.releases, total.delta, total.adjacency, width, more)
+
+    def after_fits(self, epsilon: float, fits: int) -> float:
+        """What so many further fits would bring ``spent`` to, at most.
+
+        Args:
+            epsilon: Of each fit, at the ledger's delta.
+            fits: How many.
+        """
+        return self.after((Release(what="fit", noise_multiplier=self._noise(epsilon), times=fits),))
+
+    def over_time(self, most: int = 24) -> list[tuple[str, float]]:
+        """Times, and the epsilon that was spent by then, so many at most.
+
+        Args:
+            most: Entries between two of these times are counted together.
+        """
+        if not self.entries:
+            return []
+        total, size = self.total, -(-len(self.entries) // most)
+        starts = range(0, len(self.entries), size)
+        groups = [self.entries[start : start + size] for start in starts]
+        releases = [tuple(one for entry in group for one in entry.releases) for group in groups]
+        width = discretisation(total.epsilon)
+        found = epsilons_on_the_way(releases, total.delta, total.adjacency, width)
+        return [(group[-1].time, spent) for group, spent in zip(groups, found, strict=True)]
+
+    def fits_left(self, epsilon: float) -> int:
+        """How many fits at this epsilon (and the ledger's delta) are surely left."""
+        return math.floor((self._noise(epsilon) * self._signal_left) ** 2 * (1 + 1e-9))
+
+    @cached_property
+    def left(self) -> float:
+        """The largest epsilon of one more fit at the ledger's delta, rounded down."""
+        if not self.entries:
+            return self.total.epsilon
+        signal = self._signal_left
+        if not signal or gaussian_limit(_LEAST_LEFT, self.total.delta) > signal:
+            return 0.0
+        found = brentq(
+            lambda e: gaussian_limit(e, self.total.delta) - signal, _LEAST_LEFT, self.total.epsilon
+        )
+        digits = 2 - math.floor(math.log10(found))
+        return math.floor(found * (1 - 1e-4) * 10**digits) / 10**digits
+
+    @cached_property
+    def _signal_left(self) -> float:
+        """The mu of the largest Gaussian release (by its noise under add-remove) that fits in."""
+        total = self.total
+        most = gaussian_limit(total.epsilon, total.delta) ** 2
+        if not self.entries:
+            return most**0.5
+        # Squares of mu all but add up: a few looks find what is left to a thousandth, from below.
+        square = most - gaussian_limit(max(self.spent, 1e-9), total.delta) ** 2
+        while square > 1e-6 * most:
+            release = Release(what="fit", noise_multiplier=self._factor / square**0.5)
+            over = gaussian_limit(self.after((release,)), total.delta) ** 2 - most
+            if -1e-3 * most < over <= 0:
+                return square**0.5
+            square -= over + 5e-4 * most
+        return 0.0
+
+    @property
+    def _factor(self) -> float:
+        """Under replace-one a release needs twice the noise."""
+        return 2.0 if self.total.adjacency == "replace-one" else 1.0
+
+    def _noise(self, epsilon: float) -> float:
+        return self._factor / gaussian_limit(epsilon, self.total.delta)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A table's ledger, and who spends from it now, for what.
+
+    Make one with `Ledger.create` or ``noisewise ledger init``, and pass it, or its path, to
+    `noisewise.fit` and to the estimators.
+
+    Args:
+        path: The SQLite file.
+        purpose: What for; it is written beside every release.
+        spender: Who spends; the account's name on this computer if not given. It is what the
+            caller says: what keeps others out is the file's permissions.
+    """
+
+    path: str | Path
+    purpose: str = ""
+    spender: str = field(default_factory=getpass.getuser)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        total: Budget,
+        *,
+        name: str = "",
+        spenders: Sequence[str] = (),
+        rehearsal: bool = False,
+    ) -> Ledger:
+        """A new ledger; an existing file is never overwritten.
+
+        Args:
+            path: The file.
+            total: What may be spent in all, and on which adjacency; it cannot be changed.
+            name: Of the table or registry, for people; the file's name if not given.
+            spenders: Who may spend; if none is named, whoever can write the file.
+            rehearsal: For a table that needs no protection: seeded fits are accepted, and every
+                page says that nothing is guaranteed.
+        """
+        path = Path(path)
+        body = {
+            "name": _short("name", name or path.stem),
+            "total": asdict(total),
+            "spenders": [_short("spenders", one) for one in spenders],
+            "rehearsal": bool(rehearsal),
+        }
+        ledger_file.create(path, "opened", body)
+        return cls(path)
+
+    @classmethod
+    def of(cls, ledger: Ledger | str | Path) -> Ledger:
+        """The ledger itself, or the one at a path."""
+        if isinstance(ledger, str | Path):
+            return cls(ledger)
+        if not isinstance(ledger, Ledger):
+            raise LedgerError(f"ledger must be a noisewise.Ledger or a path, got {shown(ledger)}")
+        return ledger
+
+    def account(self) -> Account:
+        """What it says now."""
+        with ledger_file.opened(Path(self.path)) as log:
+            return _account(log.lines, Path(self.path))
+
+    def reserve(
+        self, budget: Budget, what: str, *, schema: str = "", seeded: bool = False, fits: int = 1
+    ) -> Reservation:
+        """Write down that this budget is about to be spent, or refuse in one line.
+
+        Args:
+            budget: Of all releases that will be made.
+            what: What is fitted, in words.
+            schema: Fingerprint of the table's schema.
+            seeded: Whether the noise comes from a known seed: only a rehearsal takes that.
+            fits: How many fits, each with that budget.
+        """
+        path = Path(self.path)
+        noise = calibrate(budget, 1.0, 1)
+        release = Release(what=_RESERVED, noise_multiplier=noise, times=fits)
+        with ledger_file.opened(path, writing=True) as log:
+            account = _account(log.lines, path)
+            self._refuse(account, budget, seeded)
+            after = account.after((release,))
+            if after <= account.total.epsilon * _ROUNDING:
+                number = len(account.entries) + 1
+                body = {
+                    "entry": number,
+                    "spender": _short("spender", self.spender),
+                    "purpose": _short("purpose", self.purpose),
+                    "what": _short("what", what),
+                    "schema": schema,
+                    "budget": asdict(budget),
+                    **_listed((release,)),
+                }
+                log.add("reserved", body)
+                return Reservation(self, number)
+        raise LedgerError(_too_much(path, account, budget, fits, after))
+
+    def _refuse(self, account: Account, budget: Budget, seeded: bool) -> None:
+        """Whatever is wrong but the amount."""
+        total = account.total
+        if account.spenders and self.spender not in account.spenders:
+            raise LedgerError(
+                f"{shown(self.spender)} may not spend from {self.path}: it names "
+                f"{', '.join(account.spenders)}"
+            )
+        if budget.adjacency != total.adjacency:
+            raise LedgerError(
+                f"the ledger {self.path} is kept under {total.adjacency} adjacency and this is "
+                f"{budget.adjacency}, which protects something else: use "
+                f"adjacency='{total.adjacency}'"
+            )
+        if budget.delta > total.delta:
+            raise LedgerError(
+                f"delta={budget.delta:g} is above the {total.delta:g} of the whole ledger "
+                f"{self.path}: use delta={total.delta:g} or less"
+            )
+        if seeded and not account.rehearsal:
+            raise LedgerError(
+                "insecure_seed makes noise that can be undone, which no ledger can account for: "
+                "leave out the seed, or use a ledger made with rehearsal=True for a public table"
+            )
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page about the ledger; returns its path."""
+        return write_page_about(self, path)
+
+    def export(self) -> dict[str, Any]:
+        """Every line as plain data, for JSON: the account as it was written."""
+        with ledger_file.opened(Path(self.path)) as log:
+            account = _account(log.lines, Path(self.path))
+            lines = [line._asdict() for line in log.lines]
+        return {
+            "format": "noisewise-ledger",
+            "name": account.name,
+            "total": asdict(account.total),
+            "epsilon_spent": account.spent,
+            "digest": account.digest,
+            "lines": lines,
+        }
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A fit's place in a ledger: reserved, then settled, then certified."""
+
+    ledger: Ledger
+    number: int
+
+    def settle(self, releases: tuple[Release, ...]) -> None:
+        """Put what is really about to be released in place of what was reserved.
+
+        Args:
+            releases: All of them, those already made included.
+        """
+        path = Path(self.ledger.path)
+        with ledger_file.opened(path, writing=True) as log:
+            account = _account(log.lines, path)
+            changed = replace(_entry(account, self.number), releases=releases, settled=True)
+            others = tuple(entry for entry in account.entries if entry.number != self.number)
+            after = replace(account, entries=(*others, changed)).spent
+            if not after <= account.total.epsilon * _ROUNDING:
+                raise LedgerError(
+                    f"the releases would bring the ledger {path} to epsilon {after:.4g} of "
+                    f"{account.total.epsilon:g}: more than was reserved for them, which stays spent"
+                )
+            log.add("settled", {"entry": self.number, **_listed(releases)})
+
+    def certify(self, certificate: Certificate) -> None:
+        """Keep the certificate beside the releases.
+
+        Args:
+            certificate: Of what was released.
+        """
+        with ledger_file.opened(Path(self.ledger.path), writing=True) as log:
+            log.add("certified", {"entry": self.number, "certificate": certificate.to_dict()})
+
+    def __str__(self) -> str:
+        return f"entry {self.number} of {Path(self.ledger.path).name}"
+
+
+def _listed(releases: tuple[Release, ...]) -> dict[str, Any]:
+    """Releases as they are read back, and as dp-accounting writes their event."""
+    return {"releases": [asdict(one) for one in releases], "event": str(compose(releases))}
+
+
+def _account(lines: Sequence[Line], path: Path) -> Account:
+    """The account that the lines add up to."""
+    try:
+        first, *others = lines
+        entries: dict[int, Entry] = {}
+        for line in others:
+            number = int(line.body["entry"])
+            if line.kind == "reserved":
+                entries[number] = _reserved(line)
+            else:
+                entries[number] = replace(entries[number], **_change(line))
+        return Account(
+            name=first.body["name"],
+            total=Budget(**first.body["total"]),
+            spenders=tuple(first.body["spenders"]),
+            rehearsal=bool(first.body["rehearsal"]),
+            opened=first.time,
+            entries=tuple(entries.values()),
+            digest=lines[-1].digest,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise LedgerError(f"{path} is no ledger that this noisewise wrote ({reason})") from None
+
+
+def _reserved(line: Line) -> Entry:
+    body = line.body
+    texts = {name: str(body[name]) for name in ("spender", "purpose", "what", "schema")}
+    return Entry(
+        number=int(body["entry"]),
+        time=line.time,
+        budget=Budget(**body["budget"]),
+        releases=tuple(Release(**one) for one in body["releases"]),
+        **texts,
+    )
+
+
+def _change(line: Line) -> dict[str, Any]:
+    """What a later line says of an entry."""
+    if line.kind == "settled":
+        releases = tuple(Release(**one) for one in line.body["releases"])
+        return {"releases": releases, "settled": True}
+    if line.kind == "certified":
+        return {"certificate": Certificate.from_dict(line.body["certificate"])}
+    raise ValueError(f"a line is of kind {line.kind}")
+
+
+def _entry(account: Account, number: int) -> Entry:
+    (found,) = (entry for entry in account.entries if entry.number == number)
+    return found
+
+
+def _too_much(path: Path, account: Account, budget: Budget, fits: int, after: float) -> str:
+    total = account.total
+    many = "this fit" if fits == 1 else f"these {fits} fits, each"
+    left = "nothing is left"
+    if account.left:
+        left = f"at most epsilon {account.left:g} is left for one more fit"
+    return (
+        f"the ledger {path} allows epsilon {total.epsilon:g} in all (delta {total.delta:g}), of "
+        f"which {account.spent:.3g} is spent: {many} at epsilon {budget.epsilon:g} would bring it "
+        f"to {after:.3g}; {left}"
+    )
+
+
+def _short(name: str, text: str) -> str:
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise LedgerError(f"{name} must be text of at most {_LONGEST} characters")
+    return " ".join(text.split())
