@@ -27,7 +27,7 @@ def init(
     name: Annotated[str, typer.Option(help="Of the table or registry (the file's name).")] = "",
     spender: Annotated[
         list[str] | None,
-        typer.Option(help="Account that may spend; may be repeated. None named: whoever can write."),
+        typer.Option(help="Account that may spend; may be repeated. None: whoever can write."),
     ] = None,
     rehearsal: Annotated[
         bool, typer.Option("--rehearsal", help="For a PUBLIC table: seeded fits are accepted.")
@@ -124,7 +124,7 @@ def _show_entries(account: Any) -> None:
 
 
 def _show_further(account: Any, epsilon: float | None) -> None:
-    from noisewise.mechanism.ledger import FURTHER
+    from noisewise.mechanism.account import FURTHER
 
     if epsilon is None:
         epsilon = account.entries[-1].budget.epsilon if account.entries else None

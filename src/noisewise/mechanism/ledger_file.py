@@ -111,8 +111,8 @@ def opened(path: Path, *, writing: bool = False) -> Iterator[Log]:
         raise LedgerError(f"cannot use the ledger {path}: {_advice(error)}") from None
     except (sqlite3.Error, OSError, json.JSONDecodeError, _Damaged) as error:
         raise LedgerError(
-            f"{path} is damaged or no ledger ({_reason(error)}): go back to a copy of it, and count "
-            "what was released since"
+            f"{path} is damaged or no ledger ({_reason(error)}): go back to a copy of it, and "
+            "count what was released since"
         ) from None
 
 

@@ -6,12 +6,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import date2num, num2date
 from matplotlib.figure import Figure
 
 from noisewise.mechanism import Account, Ledger
-from noisewise.mechanism.ledger import FURTHER, Entry
+from noisewise.mechanism.account import FURTHER, Entry
 from noisewise.report import words, write_page
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel
 from noisewise.report.numbers import percent, three_digits
@@ -163,11 +164,11 @@ def _steps(account: Account, path: list[tuple[str, float]], width: int) -> Figur
         color=COLOURS["ink"],
     )
     axes.set_ylim(0, _ROOM * max(total, *spent))
-    span = max(times[-1] - times[0], 1 / 1440)
+    span = max(times[-1] - times[0], 5 / 1440)
     axes.set_xlim(times[0] - 0.01 * span, times[0] + _ROOM * span)
-    locator = AutoDateLocator(maxticks=7 if width > NARROW else 4)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
+    ticks = np.linspace(times[0], times[0] + span, 5 if width > NARROW else 3)
+    form = "%Y-%m-%d" if span > 3 else "%d %b %H:%M"
+    axes.set_xticks(ticks, [num2date(tick).strftime(form) for tick in ticks])
     axes.grid(axis="y", color=COLOURS["rule"], lw=0.6, zorder=0)
     axes.tick_params(labelcolor=COLOURS["muted"], length=3)
     axes.set_title("epsilon spent, everything composed", loc="left", fontsize="medium")
