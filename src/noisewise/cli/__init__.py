@@ -5,7 +5,7 @@ import typer
 from noisewise.cli.common import speaking_flags
 from noisewise.cli.coverage import coverage
 from noisewise.cli.demonstration import demo
-from noisewise.cli.fitting import fit, report, verify
+from noisewise.cli.fitting import fit, keys, report, verify
 from noisewise.cli.ledgers import ledger
 from noisewise.cli.planning import plan
 from noisewise.cli.studies import study
@@ -48,7 +48,7 @@ app = typer.Typer(
 )
 
 # The order here is the order of the help page.
-for command in (fit, plan, coverage, synthesize, study, report, verify, demo):
+for command in (fit, plan, coverage, synthesize, study, report, verify, keys, demo):
     app.command()(speaking_flags(command))
 app.add_typer(ledger, name="ledger")
 

@@ -48,6 +48,10 @@ def fit(
         Path | None,
         typer.Option(help="The table's ledger (`noisewise ledger init`), which this fit spends."),
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(help="A private key of `noisewise keys` to sign with."),
+    ] = None,
     purpose: Annotated[str, typer.Option(help="What for: written into the ledger.")] = "",
     insecure_seed: Annotated[
         int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
@@ -60,6 +64,7 @@ def fit(
         from noisewise.mechanism import Budget, Ledger
         from noisewise.planning import Plan
         from noisewise.result import check_free
+        from noisewise.result.signature import read_private
 
         check_free(output, overwrite=overwrite)
         if public_sample is not None and public_sample.resolve() == data.resolve():
@@ -71,6 +76,7 @@ def fit(
         book = None if ledger is None else Ledger(ledger, purpose=purpose)
         if book is not None:
             book.account()  # one that cannot be read is said before the table is
+        key = None if sign is None else read_private(sign)
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
@@ -91,6 +97,8 @@ def fit(
                 progress=progress,
                 ledger=book,
             )
+        if key is not None:
+            result = result.sign(key)
         result.save(output, overwrite=overwrite)
         result.report(output / "report.html")
         _show_summary(result)
@@ -123,17 +131,44 @@ def report(
 
 def verify(
     folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+    key: Annotated[
+        Path | None, typer.Option(help="A public key: the result must be signed with its partner.")
+    ] = None,
 ) -> None:
     """Recompute a saved result's epsilon from its releases; exits with 1 if the claim fails."""
     with common.one_line_errors():
         from noisewise.result import Result
 
-        certificate = Result.load(folder).privacy
-        check = certificate.verify()
-        common.out.print(str(certificate), highlight=False, markup=False)
-        common.out.print(str(check), highlight=False, markup=False)
-        if not (check.holds and certificate.private):
+        result = Result.load(folder)
+        check = result.verify()
+        said = [str(result.privacy), str(check)]
+        good = check.holds and result.privacy.private
+        if key is not None:
+            signed = result.signed_by(key)
+            said.append(f"signature {'holds' if signed else 'DOES NOT HOLD'} by the key {key}")
+            good = good and signed
+        elif result.signature is not None:
+            said.append(f"signed with {result.signature.public_key}: to check it, pass --key")
+        common.out.print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
+        if not good:
             raise typer.Exit(1)
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Where private.pem and public.pem go.")],
+) -> None:
+    """Make a pair of keys: sign results with the private one, give the public one away."""
+    with common.one_line_errors():
+        from noisewise.result.signature import make_keys
+
+        private, public = make_keys(folder)
+        common.out.print(
+            f"Made {private}, to be kept to yourself (fit --sign {private}), and {public}, to be "
+            f"given to whoever checks (verify OUT --key {public}).",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _show_summary(result: Any) -> None:

@@ -52,7 +52,7 @@ class Entry:
         """How far it came, in words."""
         if self.certificate is not None:
             return "certified"
-        return "begun, no certificate" if self.settled else "reserved, not begun"
+        return "not finished" if self.settled else "reserved"
 
 
 @dataclass(frozen=True, kw_only=True)

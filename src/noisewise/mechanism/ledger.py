@@ -146,8 +146,9 @@ class Ledger:
             )
         if seeded and not account.rehearsal:
             raise LedgerError(
-                "insecure_seed makes noise that can be undone, which no ledger can account for: "
-                "leave out the seed, or use a ledger made with rehearsal=True for a public table"
+                "noise from a known seed can be undone, which no ledger can account for: leave out "
+                "insecure_seed, or for a public table make a rehearsal ledger (`noisewise ledger "
+                "init --rehearsal`)"
             )
 
     def report(self, path: str | Path) -> Path:
