@@ -115,7 +115,8 @@ class Account:
 
     def fits_left(self, epsilon: float) -> int:
         """How many fits at this epsilon (and the ledger's delta) are surely left."""
-        return math.floor((self._noise(epsilon) * self._signal_left) ** 2 * (1 + 1e-9))
+        share = self._noise(epsilon) * self._signal_left / _factor(self.total)
+        return math.floor(share**2 * (1 + 1e-9))
 
     @cached_property
     def left(self) -> float:
@@ -141,20 +142,25 @@ class Account:
         # Squares of mu all but add up: a few looks find what is left to a thousandth, from below.
         square = most - gaussian_limit(max(self.spent, 1e-9), total.delta) ** 2
         while square > 1e-6 * most:
-            release = Release(what="fit", noise_multiplier=self._factor / square**0.5)
+            release = Release(what="fit", noise_multiplier=_factor(total) / square**0.5)
             over = gaussian_limit(self.after((release,)), total.delta) ** 2 - most
             if -1e-3 * most < over <= 0:
                 return square**0.5
             square -= over + 5e-4 * most
         return 0.0
 
-    @property
-    def _factor(self) -> float:
-        """Under replace-one a release needs twice the noise."""
-        return 2.0 if self.total.adjacency == "replace-one" else 1.0
-
     def _noise(self, epsilon: float) -> float:
-        return self._factor / gaussian_limit(epsilon, self.total.delta)
+        return whole_noise(replace(self.total, epsilon=epsilon))
+
+
+def _factor(budget: Budget) -> float:
+    """Under replace-one a release needs twice the noise."""
+    return 2.0 if budget.adjacency == "replace-one" else 1.0
+
+
+def whole_noise(budget: Budget) -> float:
+    """The noise multiplier of one Gaussian release that takes the whole budget."""
+    return _factor(budget) / gaussian_limit(budget.epsilon, budget.delta)
 
 
 def read_account(lines: Sequence[Line], path: Path) -> Account:

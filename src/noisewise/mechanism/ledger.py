@@ -18,8 +18,8 @@ from typing import Any
 from noisewise._pages import write_page_about
 from noisewise._validate import shown
 from noisewise.mechanism import ledger_file
-from noisewise.mechanism.account import Account, Entry, read_account
-from noisewise.mechanism.accounting import Release, calibrate, compose
+from noisewise.mechanism.account import Account, Entry, read_account, whole_noise
+from noisewise.mechanism.accounting import Release, compose
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.certificate import Certificate
 from noisewise.mechanism.ledger_file import LedgerError
@@ -104,8 +104,7 @@ class Ledger:
             fits: How many fits, each with that budget.
         """
         path = Path(self.path)
-        noise = calibrate(budget, 1.0, 1)
-        release = Release(what=_RESERVED, noise_multiplier=noise, times=fits)
+        release = Release(what=_RESERVED, noise_multiplier=whole_noise(budget), times=fits)
         with ledger_file.opened(path, writing=True) as log:
             account = read_account(log.lines, path)
             self._refuse(account, budget, seeded)

@@ -109,7 +109,7 @@ def opened(path: Path, *, writing: bool = False) -> Iterator[Log]:
         raise
     except sqlite3.OperationalError as error:
         raise LedgerError(f"cannot use the ledger {path}: {_advice(error)}") from None
-    except (sqlite3.Error, OSError, json.JSONDecodeError, _Damaged) as error:
+    except (sqlite3.Error, OSError, UnicodeError, json.JSONDecodeError, _Damaged) as error:
         raise LedgerError(
             f"{path} is damaged or no ledger ({_reason(error)}): go back to a copy of it, and "
             "count what was released since"
