@@ -70,7 +70,7 @@ def test_a_grid_search_spends_all_its_fits(ledger, people):
     certificate = search.best_estimator_.privacy_
     assert certificate.sources["ledger"] == "entry 5 of people.db"
     # The next fit is refused before it reads a row, also inside of scikit-learn.
-    with pytest.raises(NoisewiseError, match="allows epsilon 0.25 in all"):
+    with pytest.raises(NoisewiseError, match=r"allows epsilon 0\.25 in all"):
         cross_val_score(estimator(ledger=str(ledger.path)), *people, cv=2, error_score="raise")
     assert ledger.account() == account
 
