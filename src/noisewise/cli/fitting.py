@@ -72,7 +72,7 @@ def fit(
                 f"the public sample {public_sample} is the table itself: its rows are not public"
             )
         if purpose and ledger is None:
-            raise NoisewiseError("purpose is written into a ledger: add --ledger FILE")
+            raise NoisewiseError("--purpose is written into a ledger: add --ledger FILE")
         book = None if ledger is None else Ledger(ledger, purpose=purpose)
         if book is not None:
             book.account()  # one that cannot be read is said before the table is
