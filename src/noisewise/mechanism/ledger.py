@@ -29,6 +29,14 @@ _RESERVED = "all that is about to be released, at most, as one Gaussian"
 _LONGEST = 500
 
 
+def _login() -> str:
+    """The account's name on this computer; containers have accounts without one."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
+
+
 @dataclass(frozen=True)
 class Ledger:
     """A table's ledger, and who spends from it now, for what.
@@ -45,7 +53,7 @@ class Ledger:
 
     path: str | Path
     purpose: str = ""
-    spender: str = field(default_factory=getpass.getuser)
+    spender: str = field(default_factory=_login)
 
     @classmethod
     def create(
