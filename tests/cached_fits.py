@@ -40,7 +40,7 @@ from noisewise.dpsep import (
     one_at_a_time,
     random_passes,
 )
-from noisewise.models import Network, bind_model
+from noisewise.models import bind_model
 
 ROWS = 61
 BUDGET = nw.Budget(epsilon=8.0, delta=1e-6)

@@ -10,8 +10,6 @@ from noisewise.covariates.shape import SHARE, CovariateShape, covariate_columns,
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel
 
-__all__ = ["as_declared", "covariates_cost", "shaped", "share_to_spend"]
-
 _POOL = 65_536
 """Simulated rows that stand for a shape: rare levels must be among them."""
 

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 
 from noisewise._validate import NoisewiseError, Progress, integer_at_least
+from noisewise.mechanism import Ledger
 from noisewise.studies.core.lines import Line
 from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyResult
 
@@ -28,6 +30,7 @@ def run(
     resume: bool = False,
     parts: Sequence[str] = (),
     progress: Progress | None = None,
+    ledger: Ledger | str | Path | None = None,
 ) -> StudyResult:
     """Run a study as the catalogue has it, or put together by hand.
 
@@ -46,6 +49,8 @@ def run(
         parts: those of a comparison to run, if not all (``starts`` of data-sharing,
             ``d100-density0.8`` of full-rank).
         progress: gets how many parts are done, of how many.
+        ledger: of a real table: every fit of it is written there before the table is read. Noise
+            is seeded, so only a rehearsal's ledger takes it.
     """
     if study.epochs is None and (epochs is not None or resume or parts):
         raise NoisewiseError(
@@ -67,6 +72,8 @@ def run(
     start = time.perf_counter()
     found = _finished(folder, wanted, options) if folder is not None and resume else {}
     waiting = [part for part in wanted if part not in found]
+    if ledger is not None:
+        _reserve(study, options, waiting, Ledger.of(ledger))
     prepared = study.prepare(options) if waiting else None
     jobs = max(1, min(len(waiting), os.cpu_count() or 1)) if jobs is None else jobs
     work = partial(_run_part, study.run, options, prepared, folder)
@@ -80,6 +87,23 @@ def run(
         "seconds": time.perf_counter() - start,
     }
     return study.result(options, {part: found[part] for part in wanted}, about)
+
+
+def _reserve(study: Study, options: Options, parts: Sequence[Part], ledger: Ledger) -> None:
+    """An entry for every budget: all fits of all parts, those without privacy counted alike."""
+    if not study.needs_data:
+        raise NoisewiseError(
+            f"study {study.name} simulates its tables, so that no ledger is about them: drop ledger"
+        )
+    total = ledger.account().total
+    places = {str(place) for place in range(len(options.columns))}
+    for place, column in enumerate(options.columns):
+        # A part is of one column where its variant is that column's place, else of all of them.
+        here = [part for part in parts if part.variant == str(place) or part.variant not in places]
+        if here:
+            budget = replace(total, epsilon=column.epsilon)
+            what, fits = f"study {study.name}", options.fits * len(here)
+            ledger.reserve(budget, what, seeded=True, fits=fits)
 
 
 def _side_by_side(
