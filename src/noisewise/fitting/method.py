@@ -50,7 +50,7 @@ class Prepared:
     """Where clip norms and settings come from, for the certificate."""
     public_count: int
     covariates: tuple[BoundModel, ...] = ()
-    """The model with its covariates as far as they are known; see `fitting.covariates`."""
+    """The model with its covariates as far as they are known; see `covariates.known`."""
     sources: tuple[tuple[str, str], ...] = ()
     """What else the certificate says."""
     notes: tuple[str, ...] = ()
