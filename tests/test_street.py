@@ -28,6 +28,7 @@ STREET = [
     "planning",
     "fitting",
     "coverage",
+    "audit",
     "synthetic",
     "studies",
     "report",

@@ -2,7 +2,13 @@
 
 from noisewise.dpvi.algorithm import BLOCKS, Dpvi, DpviNumbers
 from noisewise.dpvi.aligned import Aligned
-from noisewise.dpvi.assemble import assemble, decaying_schedule, heuristic_step, noise_variance
+from noisewise.dpvi.assemble import (
+    assemble,
+    decaying_schedule,
+    heuristic_step,
+    noise_variance,
+    prepared_rows,
+)
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule
@@ -33,5 +39,6 @@ __all__ = [
     "heuristic_step",
     "merge",
     "noise_variance",
+    "prepared_rows",
     "trace_of",
 ]

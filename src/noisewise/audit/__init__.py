@@ -1,0 +1,6 @@
+"""Attacks on noisewise's own mechanism: what they show of epsilon, beside what is claimed."""
+
+from noisewise.audit.result import Attack, Audit
+from noisewise.audit.runner import audit
+
+__all__ = ["Attack", "Audit", "audit"]
