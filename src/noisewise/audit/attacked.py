@@ -60,7 +60,6 @@ class Attacked(NamedTuple):
     rows: Callable[[Run, slice], Rows]
     """Some of the made-up records, prepared by themselves."""
 
-
     @property
     def released(self) -> int:
         """Coordinates of a release: so many canaries at once."""
@@ -90,8 +89,6 @@ def _people(width: int) -> Rows:
 
 def _some_people(places: slice, width: int) -> Rows:
     return {name: column[places] for name, column in _people(width).items()}
-
-
 
 
 # -- DPVI --------------------------------------------------------------------------------------

@@ -67,7 +67,9 @@ def lower_bounds(
         errors.append((alarms, misses))
     central = errors[: len(_CENTRAL)]
     mu = max(float(stats.norm.isf(alarms) + stats.norm.isf(misses)) for alarms, misses in central)
-    found = [_epsilon(*pair, delta) for pair in errors] + [_epsilon(*p[::-1], delta) for p in errors]
+    found = [_epsilon(*pair, delta) for pair in errors] + [
+        _epsilon(*p[::-1], delta) for p in errors
+    ]
     return Bounds(gaussian_epsilon(mu, delta), max(found))
 
 

@@ -158,4 +158,3 @@ def _lengths(run: Run) -> np.ndarray:
     inside = math.floor(float(grid.inner_norm))
     odd = (inside - 1 + inside % 2) * float(grid.clip_norm) / float(grid.points)
     return np.where(np.arange(dim) % 2, odd, _HUGE * float(grid.clip_norm))
-

@@ -68,14 +68,14 @@ class Audit:
     def _convictions(self) -> list[str]:
         claim = self.budget.epsilon
         reasons = [
-            f"{one.name}, {one.adjacency}, {one.how}: epsilon is at least {one.bounds.epsilon:.3g}, "
-            f"above the {claim:g} that is claimed."
+            f"{one.name}, {one.adjacency}, {one.how}: epsilon is at least "
+            f"{one.bounds.epsilon:.3g}, above the {claim:g} that is claimed."
             for one in self.attacks
             if one.bounds.epsilon > claim
         ]
         reasons += [
-            f"{one.name}: low bits give the sum away ({one.off_grid:,} of {one.releases:,} releases "
-            f"off the grid; an advantage of at least {one.advantage:.2g})."
+            f"{one.name}: low bits give the sum away ({one.off_grid:,} of {one.releases:,} "
+            f"releases off the grid; an advantage of at least {one.advantage:.2g})."
             for one in self.low_bits
             if not one.holds
         ]

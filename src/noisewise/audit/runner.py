@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from noisewise._validate import NoisewiseError, Progress, integer_at_least
+from noisewise._validate import NoisewiseError, Progress, integer_at_least, shown
 from noisewise.audit.attacked import Attacked, Setup, algorithms
 from noisewise.audit.bounds import lower_bounds
 from noisewise.audit.canaries import Game, Played, needed_steps, play
@@ -60,10 +61,10 @@ def audit(
     chosen = _chosen(mechanisms)
     alpha = FALSE_ALARM / sum(len(ADJACENCIES) * len(_GAMES) + 1 for _ in chosen)
     findings = _Findings(budget, trials, alpha)
-    for number, (_, attack) in enumerate(chosen):
+    for number, part in enumerate(chosen):
         if progress is not None:
             progress(number, len(chosen))
-        attack(findings)
+        part.attack(findings)
     if progress is not None:
         progress(len(chosen), len(chosen))
     return Audit(
@@ -82,29 +83,26 @@ def audit(
     )
 
 
-_Part = tuple[str, Callable[["_Findings"], None]]
+class _Part(NamedTuple):
+    name: str
+    attack: Callable[[_Findings], None]
 
 
 def _chosen(wanted: Sequence[str] | None) -> list[_Part]:
-    every = list(_every_part())
+    every = [
+        _Part(one.name, partial(_Findings.attack_algorithm, attacked=one)) for one in algorithms()
+    ]
+    every += [
+        _Part(BOUGHT_SUMS, _Findings.attack_sums),
+        _Part(BOUGHT_COUNTS, _Findings.attack_counts),
+    ]
     if wanted is None:
         return every
-    names = tuple(wanted)
-    for name in names:
-        if not any(part.startswith(name) for part, _ in every):
-            raise NoisewiseError(
-                f"no mechanism begins with {name!r}: choose among "
-                f"{'; '.join(part for part, _ in every)}"
-            )
-    return [(part, attack) for part, attack in every if part.startswith(names)]
-
-
-def _every_part() -> Iterator[_Part]:
-    """Names, and what attacks each."""
-    for one in algorithms():
-        yield one.name, lambda findings, one=one: findings.attack_algorithm(one)
-    yield BOUGHT_SUMS, lambda findings: findings.attack_sums()
-    yield BOUGHT_COUNTS, lambda findings: findings.attack_counts()
+    for name in wanted:
+        if not any(part.name.startswith(name) for part in every):
+            names = "; ".join(part.name for part in every)
+            raise NoisewiseError(f"no mechanism begins with {shown(name)}: choose among {names}")
+    return [part for part in every if part.name.startswith(tuple(wanted))]
 
 
 @dataclass(frozen=True)
@@ -147,9 +145,9 @@ class _Findings:
         self._read(BOUGHT_SUMS, played, _SUM_UNIT)
 
     def attack_counts(self) -> None:
-        """The number of rows; it is public under replace-one. Slower, so there are fewer."""
+        """The number of rows; it is public under replace-one. Slower, so there are fewer trials."""
         budget = self._budgets()[0]
-        game, played = attack_counts(budget, max(1000, self.trials // 8))
+        game, played = attack_counts(budget, max(1000, self.trials // 2))
         self._judge(BOUGHT_COUNTS, budget, game, played)
 
     def _judge(self, name: str, budget: Budget, game: Game, played: Played) -> None:

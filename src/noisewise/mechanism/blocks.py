@@ -37,9 +37,7 @@ def in_blocks(
         short = size - min(size, count - first)
         # In one order in memory, too: sums go along it.
         filled = {
-            name: np.ascontiguousarray(
-                np.pad(column, [(0, short)] + [(0, 0)] * (column.ndim - 1))
-            )
+            name: np.ascontiguousarray(np.pad(column, [(0, short)] + [(0, 0)] * (column.ndim - 1)))
             for name, column in here.items()
         }
         parts.append(jax.tree.map(np.asarray, function(filled)))
