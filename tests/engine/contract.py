@@ -14,6 +14,7 @@ from unittest import mock
 
 import jax
 import numpy as np
+from randomgen import AESCounter
 from scipy import stats
 
 from engine.algorithms import COUNT, RATE, REPRESENTATIVES, STEPS, Case, Design
@@ -77,6 +78,12 @@ def noise_has_the_right_law(run: Run, parts: Parts) -> None:
         products = (noise[lag:] * noise[:-lag]).ravel()
         off = products.sum() / np.sqrt(len(products))
         assert abs(off) < stats.norm.isf(FALSE_ALARM / 8), "noise repeats"
+
+
+def low_bits_of_the_noise_are_even(parts: Parts) -> None:
+    """The last four bits, which would show in the release as they were in the sum."""
+    counts = np.bincount(parts.noise.ravel() % 16, minlength=16)
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM, "low bits of the noise are uneven"
 
 
 def batches_are_poisson(run: Run, parts: Parts) -> None:
@@ -215,6 +222,20 @@ def keys_come_from_the_operating_system(case: Case, seed: int, label: str = "") 
     assert same(first, ran(seed)), "something else than the keys decides"
 
 
+def no_key_comes_twice(case: Case, seed: int, label: str = "") -> None:
+    """Two of 128 bits for every chunk: who is drawn, and the noise."""
+    run, keys = watched(case, moves=True, label=label), []
+
+    def remembered(*, key: int) -> AESCounter:
+        keys.append(key)
+        return AESCounter(key=key)
+
+    with mock.patch("randomgen.AESCounter", remembered):
+        secure(run, silent(case.rows), None)
+    assert len(set(keys)) == len(keys) == 2 * STEPS // PIECE, "a key comes twice"
+    assert max(keys) > 2**100, "keys are short"  # eight of full length are with chance 1e-67
+
+
 def noise_and_batches_come_from_aes(case: Case, seed: int, label: str = "") -> None:
     """With another generator in AES's place, and the same keys, every draw is another one."""
     run = watched(case, label=label)
@@ -278,10 +299,12 @@ def every_check(case: Case, seed: int, label: str = "") -> Iterator[Callable[[],
     run = watched(case, label=label)
     parts = releases_are_sums_of_the_records_own_contributions(secure, run, case, seed)
     yield lambda: noise_has_the_right_law(run, parts)
+    yield lambda: low_bits_of_the_noise_are_even(parts)
     yield lambda: batches_are_poisson(run, parts)
     yield lambda: shapes_follow_the_public_count(case, label)
     yield lambda: only_seeded_runs_repeat(case, seed, label)
     yield lambda: keys_come_from_the_operating_system(case, seed, label)
+    yield lambda: no_key_comes_twice(case, seed, label)
     yield lambda: noise_and_batches_come_from_aes(case, seed, label)
     for factor in (1.0, 1e4):
         yield lambda factor=factor: one_record_moves_a_release_by_at_most_the_clip_norm(
