@@ -55,6 +55,7 @@ def test_scores_without_a_signal_show_nothing():
     assert told.gaussian > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replace_one", [False, True])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 6.0])
 def test_sampled_steps_are_no_more_telling_than_the_gaussian_that_is_claimed(epsilon, replace_one):

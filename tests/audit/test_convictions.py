@@ -1,9 +1,9 @@
 """A correct build is cleared with nearly all of epsilon shown; broken ones are convicted.
 
 Randomness is real here, as in every audit, so these tests have a chance to fail. A correct build is
-convicted with probability 1e-5 (`FALSE_ALARM`). What is shown of epsilon 1 has an sd of about 0.02
-around 0.88 or more, so that less than 0.8 is four sds off and further: below 1e-4 in all. Every
-broken build is at least eight sds beyond the claim.
+convicted with probability 1e-5 at most (`FALSE_ALARM`). What is shown of epsilon 1 by 300,000
+canaries has a mean of 0.88 and an sd of 0.014: less than 0.8 is more than five sds off. What
+is shown of a broken build by 60,000 is at least six sds above 1. In all, below 2e-5.
 """
 
 from contextlib import contextmanager
@@ -12,7 +12,6 @@ from functools import cache
 from unittest import mock
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -40,6 +39,13 @@ ALPHA = 1e-7
 """Of one statement here; of fewer than a hundred."""
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 EVERYBODY, BY_COINS = (1.0, 1), (0.5, 8)
+NOISE = {
+    (EVERYBODY, "add-remove"): 4.2247,
+    (EVERYBODY, "replace-one"): 8.4494,
+    (BY_COINS, "add-remove"): 6.3246,
+    (BY_COINS, "replace-one"): 11.9388,
+}
+"""As calibrated, rounded up: finding them takes a quarter of a minute."""
 
 
 @cache
@@ -48,8 +54,7 @@ def algorithm(name: str) -> Attacked:
 
 
 def played(rate: float, steps: int, trials: int, adjacency: str = "add-remove"):
-    budget, attacked = replace(BUDGET, adjacency=adjacency), algorithm("DP-EM")
-    noise = calibrate(budget, rate, steps)
+    attacked, noise = algorithm("DP-EM"), NOISE[(rate, steps), adjacency]
     game = Game(noise, rate, steps, adjacency == "replace-one")
     total = needed_steps(game, attacked.released, trials)
     run = attacked.assemble(Setup(total, rate, noise, attacked.released))
@@ -67,16 +72,23 @@ def epsilon_of(rate: float, steps: int, trials: int, adjacency: str = "add-remov
 # -- a correct build ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("game", "adjacency"), NOISE)
+def test_the_noise_is_what_calibration_finds(game, adjacency):
+    noise = calibrate(replace(BUDGET, adjacency=adjacency), *game)
+    assert noise <= NOISE[game, adjacency] < noise + 1e-4
+
+
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_a_correct_build_shows_nearly_all_of_epsilon_and_no_more(adjacency):
-    assert 0.8 <= epsilon_of(*EVERYBODY, 400_000, adjacency) <= 1.0
-    # By coins the accounting has some room at this delta; a shorter attack on top of that.
-    assert 0.6 <= epsilon_of(*BY_COINS, 60_000, adjacency) <= 1.0
+    assert 0.8 <= epsilon_of(*EVERYBODY, 300_000, adjacency) <= 1.0
+    # By coins the accounting has some room at this delta, and the attack is shorter.
+    assert 0.5 <= epsilon_of(*BY_COINS, 60_000, adjacency) <= 1.0
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_bought_sums_show_nearly_all_of_epsilon_and_no_more(adjacency):
-    found = attack_sums(replace(BUDGET, adjacency=adjacency), 400_000)
+    found = attack_sums(replace(BUDGET, adjacency=adjacency), 300_000)
     assert 0.8 <= shown(*found).epsilon <= 1.0
 
 
@@ -84,6 +96,7 @@ def test_bought_counts_show_part_of_epsilon_and_no_more():
     assert 0.2 <= shown(*attack_counts(BUDGET, 10_000)).epsilon <= 1.0
 
 
+@pytest.mark.slow
 def test_the_whole_audit_of_one_mechanism():
     parts = []
     found = nw.audit(
@@ -146,15 +159,16 @@ def less_noise_in_purchases():
 )
 def test_less_noise_and_more_sampling_are_convicted(mutant, game, adjacency):
     with in_the_engine(mutant):
-        assert epsilon_of(*game, 60_000, adjacency) > 1.05
+        assert epsilon_of(*game, 60_000, adjacency) > 1
 
 
+@pytest.mark.slow
 def test_less_noise_in_what_is_bought_is_convicted():
     for_sums, for_counts = less_noise_in_purchases()
     with for_sums:
-        assert shown(*attack_sums(BUDGET, 60_000)).epsilon > 1.05
+        assert shown(*attack_sums(BUDGET, 60_000)).epsilon > 1
     with for_counts:
-        assert shown(*attack_counts(BUDGET, 60_000)).epsilon > 1.05
+        assert shown(*attack_counts(BUDGET, 50_000)).epsilon > 1
 
 
 @contextmanager
@@ -204,27 +218,25 @@ def test_coarse_noise_shows_in_the_low_bits_alone():
     assert found.off_grid == 0 and found.advantage > 0.9
 
 
-def shapes_by_the_true_count():
-    """Batches in one pass as long as the table, with nothing between it and the rest."""
+def rounding_by_the_true_count():
+    """The last bits of contributions follow from how many records there are, as where a compiler
+    is given another shape."""
     original = release._batch_sum
 
-    def batch_sum(gradients, rows, draws, grid, pass_size, passes):
-        count = len(jax.tree.leaves(rows)[0])
-        found = gradients(rows).astype(jnp.float32)
-        # As a compiler may: the same sums in another order, by their number.
-        noisy = found * (1 + 2.0**-22 * (count % 7))
-        return release.clipped_sum(noisy, jnp.ones(count, bool), grid)
+    def batch_sum(gradients, rows, *rest):
+        factor = 1 + 2.0**-22 * (len(jax.tree.leaves(rows)[0]) % 7)
+        return original(lambda batch: factor * gradients(batch), rows, *rest)
 
-    assert original is not batch_sum
     return mock.patch.object(release, "_batch_sum", batch_sum)
 
 
 def test_others_that_move_with_one_record_are_found():
-    with compiled_anew(shapes_by_the_true_count):
+    with compiled_anew(rounding_by_the_true_count):
         found = compare_neighbours(algorithm("DP-EM"), [819])
     assert found.others > 0 and not found.holds
 
 
+@pytest.mark.slow
 def test_a_convicted_build_says_so():
     with in_the_engine(less_noise):
         found = nw.audit(mechanisms=["DP-EM"], trials=60_000)

@@ -70,6 +70,9 @@ def noise_has_the_right_law(run: Run, parts: Parts) -> None:
     squares = (noise**2).sum(0)
     assert ((squares > low) & (squares < high)).all(), "noise variance is off"
     assert stats.kstest(noise.ravel(), "norm").pvalue > FALSE_ALARM, "noise is not Gaussian"
+    largest = np.abs(noise).max()
+    as_large = (1 - 2 * stats.norm.sf(largest)) ** noise.size
+    assert FALSE_ALARM < 2 * as_large < 2 - FALSE_ALARM, "noise has other tails"
     if dim > 1:
         pairs = np.corrcoef(noise.T)[np.triu_indices(dim, 1)]
         t = stats.t.isf(FALSE_ALARM / 2 / len(pairs), steps - 2)

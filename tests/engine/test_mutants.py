@@ -7,9 +7,9 @@ correct code, is marked slow:
 
     python -m pytest tests/engine/test_mutants.py -m slow -n 2
 
-False alarms: a run of correct code makes about twelve statistical statements of 1e-6 each, so that
-twenty runs of every algorithm raise one with probability below 0.01. The seeds are fixed, so what
-passes once passes always; what takes its keys from the operating system is exact but for 1e-15.
+False alarms: a run of correct code makes about thirteen statistical statements of 1e-6 each, so
+that twenty runs of every algorithm raise one with probability below 0.01. The seeds are fixed, so
+what passes once passes always; what takes keys from the operating system is exact but for 1e-15.
 """
 
 import pytest

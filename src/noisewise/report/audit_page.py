@@ -112,7 +112,7 @@ def _dots(found: Audit, width: int) -> Figure:
     axes.set_title("epsilon shown (dashed: claimed)", loc="left", fontsize="medium")
     axes.legend(
         loc="upper left",
-        bbox_to_anchor=(0, -24 / (height - top)),
+        bbox_to_anchor=((16 - left) / (width - 16 - left), -24 / (height - top)),
         borderaxespad=0,
         ncols=2,
         handletextpad=0.2,
