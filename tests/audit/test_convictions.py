@@ -86,10 +86,17 @@ def test_a_correct_build_shows_nearly_all_of_epsilon_and_no_more(adjacency):
     assert 0.5 <= epsilon_of(*BY_COINS, 60_000, adjacency) <= 1.0
 
 
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
-def test_bought_sums_show_nearly_all_of_epsilon_and_no_more(adjacency):
-    found = attack_sums(replace(BUDGET, adjacency=adjacency), 300_000)
-    assert 0.8 <= shown(*found).epsilon <= 1.0
+@pytest.mark.parametrize(
+    ("adjacency", "trials", "least"),
+    [
+        ("add-remove", 60_000, 0.6),
+        pytest.param("add-remove", 300_000, 0.8, marks=pytest.mark.slow),
+        pytest.param("replace-one", 300_000, 0.8, marks=pytest.mark.slow),
+    ],
+)
+def test_bought_sums_show_nearly_all_of_epsilon_and_no_more(adjacency, trials, least):
+    found = attack_sums(replace(BUDGET, adjacency=adjacency), trials)
+    assert least <= shown(*found).epsilon <= 1.0
 
 
 def test_bought_counts_show_part_of_epsilon_and_no_more():
@@ -173,11 +180,11 @@ def test_less_noise_in_what_is_bought_is_convicted():
 
 @contextmanager
 def compiled_anew(mutant):
-    """The programs hold the mutant, and are forgotten with it."""
-    jax.clear_caches()
-    with in_the_engine(mutant):
+    """With programs of its own, which hold the mutant."""
+    original = driver._run_chunk.__wrapped__
+    anew = jax.jit(lambda *given: original(*given))
+    with in_the_engine(mutant), mock.patch.object(driver, "_run_chunk", anew):
         yield
-    jax.clear_caches()
 
 
 @pytest.mark.parametrize("mutant", [no_clipping, clipping_per_part])
