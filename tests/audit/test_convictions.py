@@ -120,7 +120,7 @@ def test_the_whole_audit_of_one_mechanism():
     }
     assert all(0.2 < epsilon < 1 for epsilon in found.lower_bounds.values())
     assert len(found.verdict.lines) == 4  # so few canaries show less than they could
-    assert len(found.table()) == 6
+    assert len(found.attacks) == 6
     assert [one.off_grid for one in found.low_bits] == [0, 0]
     (neighbours,) = found.neighbours
     assert 0.5 < neighbours.furthest <= 1 and neighbours.others == 0

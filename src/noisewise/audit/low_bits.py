@@ -75,7 +75,8 @@ def read_low_bits(
 
 def _low_bits(released: np.ndarray, unit: np.floating) -> np.ndarray:
     steps = np.rint(released / np.float64(unit) * _BELOW)
-    return np.mod(steps, _VALUES).astype(np.int64)
+    with np.errstate(invalid="ignore"):  # what is not finite is off the grid already
+        return np.nan_to_num(np.mod(steps, _VALUES)).astype(np.int64)
 
 
 def _halves(bits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

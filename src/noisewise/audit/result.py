@@ -102,22 +102,6 @@ class Audit:
             words = "no attack got beyond the claim; not all came near it"
         return Verdict(True, words, tuple(weak))
 
-    def table(self) -> list[dict[str, Any]]:
-        """One row an attack: what to print."""
-        return [
-            {
-                "mechanism": one.name,
-                "adjacency": one.adjacency,
-                "how": one.how,
-                "noise_multiplier": one.noise_multiplier,
-                "trials": one.trials,
-                "gaussian": one.bounds.gaussian,
-                "threshold": one.bounds.threshold,
-                "claimed": self.budget.epsilon,
-            }
-            for one in self.attacks
-        ]
-
     def report(self, path: str | Path) -> Path:
         """Write one HTML page."""
         return write_page_about(self, path)
