@@ -151,5 +151,10 @@ COMPILED_IN = {
     *more_mutants.COMPILED_IN,
 }
 """Those that are part of a compiled program: they need one of their own."""
-HARMLESS = {("normalising_by_the_true_count", "dp-em")}
-"""DP-EM divides by no number of records but those it has released."""
+
+
+def harmless(mutant: Mutant, name: str) -> bool:
+    """DP-EM divides by no number of records but those it has released; DPVI shares the prior out
+    among records only where it is clipped with them."""
+    indifferent = name == "dp-em" or (name.startswith("dpvi") and "clipped prior" not in name)
+    return mutant is normalising_by_the_true_count and indifferent
