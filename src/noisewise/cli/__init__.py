@@ -6,12 +6,11 @@ from noisewise.cli.audit import audit
 from noisewise.cli.common import speaking_flags
 from noisewise.cli.coverage import coverage
 from noisewise.cli.demonstration import demo
-from noisewise.cli.fitting import fit, report, verify
+from noisewise.cli.fitting import fit, keys, report, verify
+from noisewise.cli.ledgers import ledger
 from noisewise.cli.planning import plan
 from noisewise.cli.studies import study
 from noisewise.cli.synthesis import synthesize
-
-__all__ = ["app", "main"]
 
 _HELP = """
 Differentially private Bayesian inference that knows its own noise.
@@ -30,7 +29,11 @@ privacy noise, with a certificate of what was spent.
   noisewise verify out      recompute the certificate's epsilon
   noisewise report out      write the report again
   noisewise synthesize out  synthetic tables, at no further privacy cost
+<<<<<<< HEAD
   noisewise audit           attack the mechanism: is the claim true?
+=======
+  noisewise ledger init people.db --epsilon 3   all that may ever be spent
+>>>>>>> main
   noisewise coverage people.toml --rows 20000 --target visited --epsilon 1
 
 [bold]A schema[/bold] (people.toml)
@@ -48,8 +51,13 @@ app = typer.Typer(
 )
 
 # The order here is the order of the help page.
+<<<<<<< HEAD
 for command in (fit, plan, coverage, synthesize, study, report, verify, audit, demo):
+=======
+for command in (fit, plan, coverage, synthesize, study, report, verify, keys, demo):
+>>>>>>> main
     app.command()(speaking_flags(command))
+app.add_typer(ledger, name="ledger")
 
 
 def main() -> None:

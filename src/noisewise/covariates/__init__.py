@@ -9,17 +9,3 @@ from noisewise.covariates.shape import (
     shape_cost,
 )
 from noisewise.covariates.spending import as_declared, covariates_cost, shaped, share_to_spend
-
-__all__ = [
-    "SHARE",
-    "Bins",
-    "CovariateShape",
-    "as_declared",
-    "buy_shape",
-    "covariate_bins",
-    "covariate_columns",
-    "covariates_cost",
-    "shape_cost",
-    "shaped",
-    "share_to_spend",
-]

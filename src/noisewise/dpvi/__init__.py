@@ -2,6 +2,7 @@
 
 from noisewise.dpvi.algorithm import BLOCKS, Dpvi, DpviNumbers
 from noisewise.dpvi.aligned import Aligned
+<<<<<<< HEAD
 from noisewise.dpvi.assemble import (
     assemble,
     decaying_schedule,
@@ -9,12 +10,16 @@ from noisewise.dpvi.assemble import (
     noise_variance,
     prepared_rows,
 )
+=======
+from noisewise.dpvi.assemble import assemble, decaying_schedule, noise_variance
+>>>>>>> main
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
-from noisewise.dpvi.rule import Constants, GradientRule
-from noisewise.dpvi.settings import RULES, Settings
-from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, merge, trace_of
+from noisewise.dpvi.rule import Constants, GradientRule, Point
+from noisewise.dpvi.settings import Settings
+from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, trace_of
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
+<<<<<<< HEAD
 
 __all__ = [
     "BLOCKS",
@@ -42,3 +47,5 @@ __all__ = [
     "prepared_rows",
     "trace_of",
 ]
+=======
+>>>>>>> main

@@ -13,7 +13,7 @@ from noisewise.data import PrivateRows, PublicSample, Table
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.engine import Finished, PublicCount, Run
-from noisewise.mechanism import Budget, Release
+from noisewise.mechanism import Budget, Ledger, Release
 from noisewise.models import BoundModel
 from noisewise.posterior import Status
 from noisewise.result import NetworkScaling
@@ -33,6 +33,8 @@ class Job:
     public_sample: PublicSample | None
     insecure_seed: int | None
     progress: Progress | None
+    ledger: Ledger | None = None
+    """Where everything is written before it is released."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
-if TYPE_CHECKING:
-    from jaxtyping import Shaped
+from noisewise._shapes import Shaped
 
 _BLOCK = 4096
 _BLOCK_NUMBERS = 2**22
