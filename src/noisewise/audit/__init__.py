@@ -2,5 +2,3 @@
 
 from noisewise.audit.result import Attack, Audit
 from noisewise.audit.runner import audit
-
-__all__ = ["Attack", "Audit", "audit"]

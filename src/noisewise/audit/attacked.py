@@ -24,7 +24,8 @@ from noisewise.dpsep import (
     Site,
 )
 from noisewise.dpsep import assemble as assemble_sep
-from noisewise.dpvi import RULES, Settings, assemble, prepared_rows
+from noisewise.dpvi import Settings, assemble, prepared_rows
+from noisewise.dpvi.settings import RULES
 from noisewise.engine import Run
 from noisewise.mechanism import Mechanism
 from noisewise.models import Target, build_target, logistic

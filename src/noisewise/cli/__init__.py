@@ -29,11 +29,8 @@ privacy noise, with a certificate of what was spent.
   noisewise verify out      recompute the certificate's epsilon
   noisewise report out      write the report again
   noisewise synthesize out  synthetic tables, at no further privacy cost
-<<<<<<< HEAD
-  noisewise audit           attack the mechanism: is the claim true?
-=======
   noisewise ledger init people.db --epsilon 3   all that may ever be spent
->>>>>>> main
+  noisewise audit           attack the mechanism: is the claim true?
   noisewise coverage people.toml --rows 20000 --target visited --epsilon 1
 
 [bold]A schema[/bold] (people.toml)
@@ -51,11 +48,7 @@ app = typer.Typer(
 )
 
 # The order here is the order of the help page.
-<<<<<<< HEAD
-for command in (fit, plan, coverage, synthesize, study, report, verify, audit, demo):
-=======
-for command in (fit, plan, coverage, synthesize, study, report, verify, keys, demo):
->>>>>>> main
+for command in (fit, plan, coverage, synthesize, study, report, verify, keys, audit, demo):
     app.command()(speaking_flags(command))
 app.add_typer(ledger, name="ledger")
 
