@@ -29,6 +29,7 @@ STREET = [
     "planning",
     "fitting",
     "coverage",
+    "audit",
     "synthetic",
     "studies",
     "report",

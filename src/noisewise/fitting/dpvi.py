@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
 from noisewise.covariates import covariates_cost, know_covariates, share_to_spend
-from noisewise.data import Rows
-from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
+from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import count_cost, in_blocks
+from noisewise.mechanism import count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
 from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer_pooled
@@ -86,15 +86,9 @@ class Dpvi:
         mechanism = settings.mechanism().calibrate(job.budget, others)
         target = job.bound.target
         run = assemble(settings, target, mechanism, count.value)
-        frame = run.numbers.constants.frame
-
-        def prepared(rows: Rows) -> Rows:
-            # In blocks of one size: no record's bits follow the number of the others.
-            return in_blocks(lambda block: target.prepare(block, frame), rows)
-
         return Prepared(
             runs=[run],
-            rows=job.bound.view.private(job.table).map(prepared),
+            rows=job.bound.view.private(job.table).map(partial(prepared_rows, target, run)),
             releases=(*known.releases, mechanism.release("gradients")),
             settings=settings,
             source=source,

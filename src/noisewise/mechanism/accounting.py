@@ -185,12 +185,32 @@ def gaussian_limit(epsilon: float, delta: float) -> float:
     """
 
     def excess(log_mu: float) -> float:
-        mu = math.exp(log_mu)
-        spent = math.exp(log_ndtr(-epsilon / mu + mu / 2))
-        spent -= math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+        spent = _gaussian_delta(math.exp(log_mu), epsilon)
         return math.log(max(spent, 1e-300)) - math.log(delta)
 
     return math.exp(brentq(excess, math.log(1e-8), math.log(1e4), xtol=1e-10))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon of mu-Gaussian differential privacy at ``delta``: `gaussian_limit`'s inverse.
+
+    Args:
+        mu: Signal-to-noise ratio of one record; zero and below is no signal.
+        delta: At which epsilon is wanted.
+
+    >>> round(gaussian_epsilon(gaussian_limit(1.0, 1e-6), 1e-6), 6)
+    1.0
+    """
+    if mu <= 0 or _gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    most = mu * (mu / 2 + 40)  # at which delta is below 1e-300
+    return float(brentq(lambda epsilon: _gaussian_delta(mu, epsilon) - delta, 0.0, most))
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    """Delta of mu-Gaussian differential privacy at ``epsilon``."""
+    found = math.exp(log_ndtr(-epsilon / mu + mu / 2))
+    return found - math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
 
 
 def sampled_limit(mu: float, sampling_rate: float, steps: int) -> float:
