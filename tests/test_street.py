@@ -10,8 +10,9 @@ import noisewise
 
 ROOT = Path(noisewise.__file__).parent
 STREET = [
-    "_pages",
     "_validate",
+    "_files",
+    "_pages",
     "data",
     "models",
     "guides",

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from noisewise._validate import shown
+from noisewise._validate import listed, shown
 from noisewise.data.checking import bounded
 from noisewise.data.errors import DataError
 from noisewise.data.reading import column_names, read_columns, read_file
@@ -67,7 +67,7 @@ def _names_in(path: str | PathLike[str]) -> list[str]:
             return list(parquet.read_schema(text).names)
         with csv.open_csv(text, parse_options=csv.ParseOptions(newlines_in_values=True)) as reader:
             return list(reader.schema.names)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         raise DataError(
             f"cannot read the public sample {shown(text)} ({type(error).__name__}): give a "
             ".csv, .csv.gz or .parquet file"
@@ -81,6 +81,6 @@ def _shared(schema: Schema, names: list[str]) -> Schema:
     if not columns:
         raise DataError(
             f"the public sample has none of the schema's columns: expected some of "
-            f"{', '.join(map(shown, schema.names))}"
+            f"{listed(schema.names)}"
         )
     return Schema(columns)

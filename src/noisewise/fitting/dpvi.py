@@ -18,7 +18,14 @@ from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
-from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer_pooled
+from noisewise.posterior import (
+    FitContext,
+    Outcome,
+    Status,
+    check_method,
+    default_method,
+    infer_pooled,
+)
 from noisewise.trials import reference_rows
 
 
@@ -119,10 +126,12 @@ class Dpvi:
         contexts = [FitContext.of(run, settings, reference) for reference in references]
         (outcome,) = infer_pooled(method, [trace], contexts, job.draws, [rng])
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
+        latents = _latents(job.bound, outcome.draws)
+        overflown = not all(np.isfinite(values).all() for values in latents.values())
         return Reading(
-            draws=_latents(job.bound, outcome.draws),
+            draws=latents,
             noise_unaware=_latents(job.bound, outcome.noise_unaware),
-            status=outcome.status,
+            status=Status.DIVERGED if overflown else outcome.status,
             posterior=method,
             trace={
                 "means": trace.block_means(),

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
+from noisewise._validate import (
+    LARGEST_SEED,
+    NoisewiseError,
+    Progress,
+    integer_at_least,
+    one_of,
+    shown,
+)
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
 from noisewise.engine import certify, public_count
@@ -79,7 +86,7 @@ def fit(
     if steps is not None:
         integer_at_least("steps", steps, 10)
     if insecure_seed is not None:
-        integer_at_least("insecure_seed", insecure_seed, 0)
+        integer_at_least("insecure_seed", insecure_seed, 0, LARGEST_SEED)
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
     one_of("method", method, ("dpvi", "dp-sep"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise._pages import write_page_about
-from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
+from noisewise._validate import (
+    NoisewiseError,
+    Progress,
+    integer_at_least,
+    one_of,
+    positive,
+    shown,
+)
 from noisewise.covariates import as_declared, covariates_cost
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
@@ -114,20 +122,20 @@ class Plan:
         """Read a plan file."""
         with files.reading(Path(path)) as found:
             made_for = found.made_for
-            method = made_for.get("method", "dpvi")
+            method = one_of("method", made_for.get("method", "dpvi"), _SETTINGS)
             return cls(
                 settings=_SETTINGS[method].from_dict(found.settings),
-                rows=made_for["rows"],
-                schema=made_for["schema"],
+                rows=integer_at_least("rows", made_for["rows"], 2),
+                schema=str(made_for["schema"]),
                 budget=Budget(
                     epsilon=made_for["epsilon"],
                     delta=made_for["delta"],
                     adjacency=made_for["adjacency"],
                 ),
-                model=made_for["model"],
+                model=str(made_for["model"]),
                 method=method,
                 forecast=Forecast.from_dict(found.forecast),
-                choices=dict(made_for.get("choices", {})),
+                choices=_checked_choices(made_for.get("choices", {})),
                 source=found.source,
                 sample=made_for.get("public_sample"),
             )
@@ -252,6 +260,16 @@ def guess_settings(
     if not bound.capabilities.unique_optimum:
         return mixture_guess(bound, public_count, budget, steps)
     return first_guess(bound, public_count, budget, steps=steps or STEPS)
+
+
+def _checked_choices(choices: dict[str, Any]) -> dict[str, float]:
+    """Options of `design` as a file has them: numbers, by names that it knows."""
+    known = inspect.signature(design).parameters
+    for name, value in choices.items():
+        if name not in known or name in ("target", "summary", "steps"):
+            raise NoisewiseError(f"choices has no {shown(name)}: drop it")
+        positive(name, value, finite=True)
+    return dict(choices)
 
 
 class Searched(NamedTuple):

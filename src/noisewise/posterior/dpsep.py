@@ -16,7 +16,7 @@ from noisewise.dpsep import (
     noise_aware,
     noise_unaware,
 )
-from noisewise.posterior.status import Status
+from noisewise.posterior.status import Status, is_usable
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -86,7 +86,7 @@ def sep_status(
     ``observed`` is what must settle, of so many draws of the coordinates: themselves, or what they
     say of simulated inputs, where weights may go on drifting along directions that say nothing.
     """
-    if not (np.isfinite(trace.means).all() and np.isfinite(theta).all()):
+    if not (np.isfinite(trace.means).all() and is_usable(theta)):
         return Status.DIVERGED
     sds = observed(theta[:_SEEN]).std(0)
     late = observed(trace.means[trace.ends > (1 - settings.averaged) * settings.steps])

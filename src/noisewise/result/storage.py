@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise._files import check_writable, read_arrays, read_json, whole_folder
 from noisewise._validate import NoisewiseError
 
 _FORMAT = "noisewise-result"
@@ -34,7 +33,9 @@ class ResultFileError(NoisewiseError):
 
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder that exists, before anything is spent; overwrite only our own results."""
+    """Refuse a folder that exists or cannot be written, before anything is spent; overwrite only
+    our own results."""
+    check_writable(folder, folder=True)
     if not folder.exists():
         return
     if not overwrite:
@@ -46,23 +47,14 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
 
 
 def save(stored: Stored, folder: Path, *, overwrite: bool = False) -> Path:
-    """Write into a temporary sibling and rename, so that no half-written result is ever seen."""
+    """Whole or not at all: no half-written result is ever seen."""
     check_free(folder, overwrite=overwrite)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with whole_folder(folder, overwrite=overwrite) as scratch:
         arrays = {f"{g}/{n}": a for g in GROUPS for n, a in stored.arrays[g].items()}
         np.savez_compressed(scratch / _ARRAYS, allow_pickle=False, **arrays)
         head = {"format": _FORMAT, "version": _VERSION}
         digest = {"arrays_sha256": _digest(scratch / _ARRAYS)}
         (scratch / _JSON).write_text(json.dumps(head | stored.plain | digest, indent=2) + "\n")
-        scratch.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        scratch.rename(folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
     return folder
 
 
@@ -78,26 +70,25 @@ def reading(folder: Path) -> Iterator[Stored]:
     if not archive.is_file() or _digest(archive) != plain.get("arrays_sha256"):
         raise ResultFileError(f"{archive} is missing or was changed since it was written")
     groups: dict[str, dict[str, np.ndarray]] = {group: {} for group in GROUPS}
-    with np.load(archive, allow_pickle=False) as arrays:
-        for key in arrays.files:
-            group, _, name = key.partition("/")
-            groups[group][name] = arrays[key]
     try:
+        for key, array in read_arrays(archive).items():
+            group, _, name = key.partition("/")
+            groups[group][name] = array
         yield Stored(plain, groups)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResultFileError(f"{folder / _JSON} is damaged: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = " ".join(str(error).split())
+        raise ResultFileError(f"the result {folder} is damaged: {reason}") from error
 
 
 def _read_json(folder: Path) -> dict[str, Any]:
     try:
-        plain = json.loads((folder / _JSON).read_text())
-    except OSError as error:
-        raise ResultFileError(
-            f"{folder} holds no noisewise result ({_JSON} not readable)"
-        ) from error
-    except ValueError as error:
-        raise ResultFileError(f"{folder / _JSON} is not valid JSON") from error
-    if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
+        found = (folder / _JSON).is_file()
+    except (OSError, ValueError):  # a name that is too long, or none at all
+        found = False
+    if not found:
+        raise ResultFileError(f"{folder} holds no noisewise result ({_JSON} not readable)")
+    plain = read_json(folder / _JSON, "result")
+    if plain.get("format") != _FORMAT:
         raise ResultFileError(f"{folder / _JSON} was not written by noisewise")
     return plain
 
