@@ -10,7 +10,7 @@ from noisewise.cli.planning import plan
 from noisewise.cli.studies import study
 from noisewise.cli.synthesis import synthesize
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 _HELP = """
 Differentially private Bayesian inference that knows its own noise.
@@ -49,7 +49,5 @@ app = typer.Typer(
 for command in (fit, plan, coverage, synthesize, study, report, verify, demo):
     app.command()(speaking_flags(command))
 
-
-def main() -> None:
-    """Entry point."""
-    app()
+main = app
+"""By which scripts that were installed before `noisewise.__main__` start."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise._files import write_or_rescue
 from noisewise.cli import common
 
 
@@ -68,7 +69,7 @@ def coverage(
                 folder=folder,
                 progress=progress,
             )
-        page = found.report(output)
+        page = write_or_rescue(found.report, output)
         _show_coverage(found)
         common.out.print(f"\nPage: {page}")
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise._files import write_or_rescue
 from noisewise._validate import NoisewiseError
 from noisewise.cli import common
 
@@ -80,12 +81,24 @@ def fit(
                 insecure_seed=insecure_seed,
                 progress=progress,
             )
-        result.save(output, overwrite=overwrite)
-        result.report(output / "report.html")
+        write_or_rescue(lambda place: result.save(place, overwrite=overwrite), output)
+        _report(result, output)
         _show_summary(result)
         common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
         if result.status.value == "diverged":
             raise typer.Exit(1)
+
+
+def _report(result: Any, folder: Path) -> None:
+    """The page; whatever goes wrong with it, the result is there and must not seem lost."""
+    try:
+        result.report(folder / "report.html")
+    except Exception as error:
+        reason = " ".join(str(error).split()) if isinstance(error, NoisewiseError) else ""
+        raise NoisewiseError(
+            f"the result is saved to {folder}, but the page about it could not be made "
+            f"({reason or type(error).__name__}): try `noisewise report {folder}`"
+        ) from error
 
 
 def report(

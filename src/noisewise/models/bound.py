@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import PublicSample, Rows, Schema
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
+from noisewise.models.inspection import ModelError
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
 from noisewise.models.target import Target
@@ -23,6 +25,22 @@ _NEEDS = {
     "averaged_posterior": "a posterior that averaging can find",
     "site": "a site of the model",
 }
+
+
+_STARTED: list[int] = []
+"""The process that looked at a model first, and with it started JAX."""
+
+
+def refuse_after_fork() -> None:
+    """Refuse to compute in a fork of a process that has computed: JAX's threads are not in it."""
+    here = os.getpid()
+    if not _STARTED:
+        _STARTED.append(here)
+    if _STARTED[0] != here:
+        raise NoisewiseError(
+            "this process was forked from one that has fitted or planned already, and JAX would "
+            "hang in it: start processes with multiprocessing's 'spawn' method, or by joblib's loky"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +56,13 @@ class BoundModel:
     @cached_property
     def target(self) -> Target:
         """Densities and gradients, found on a few simulated rows."""
-        return build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
+        found = build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
+        if self.view.encoder is not None and "y" in set(self.view.arguments) - found.generated:
+            raise ModelError(
+                "the model changes y on its way to obs=, so that it cannot generate it: hand y "
+                "itself to obs=, and put what was done to it into the distribution or the schema"
+            )
+        return found
 
     @property
     def name(self) -> str:
@@ -101,6 +125,7 @@ def bind_model(
         features: The columns that make up ``X``; None is all but the target.
         public_sample: Rows of other people, from which simulated rows take their covariates.
     """
+    refuse_after_fork()
     found = named_model(model, schema, target, features)
     view = bind(found, schema, target, features)
     if public_sample is not None:

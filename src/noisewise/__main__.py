@@ -1,0 +1,19 @@
+"""`python -m noisewise`, and what the command `noisewise` runs."""
+
+from noisewise._interrupts import EXIT_CODE, say_stopped, watch
+
+
+def main() -> None:
+    """Entry point: interrupts are watched for before anything else is loaded."""
+    try:
+        watch()
+        from noisewise.cli import app
+
+        app()
+    except KeyboardInterrupt:
+        say_stopped()
+        raise SystemExit(EXIT_CODE) from None
+
+
+if __name__ == "__main__":
+    main()
