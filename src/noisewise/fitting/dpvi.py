@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,8 @@ class Dpvi:
                 f"{shown(plan)}"
             )
         target = job.bound.target
+        for note in silent_records(job.bound):
+            warnings.warn(note, stacklevel=4)
         if isinstance(plan, Plan):
             plan.check(job.bound, self.name, job.public_sample)
         settings = self._settings
@@ -102,7 +105,7 @@ class Dpvi:
             public_count=count.value,
             covariates=known.bounds,
             sources=known.sources,
-            notes=known.notes,
+            notes=(*silent_records(job.bound), *known.notes),
         )
 
     def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
@@ -145,6 +148,18 @@ class Dpvi:
     def _method(self, bound: BoundModel, settings: Settings) -> str:
         default = default_method(settings) if bound.capabilities.unique_optimum else "averaged"
         return self.chosen_posterior or default
+
+
+def silent_records(bound: BoundModel) -> tuple[str, ...]:
+    """A sentence about records that contribute nothing, if simulated ones do so."""
+    share = bound.silent_share
+    if not share > 0:
+        return ()
+    return (
+        f"the model's gradient is not a number for {share:.0%} of the records that the schema "
+        "simulates: such records contribute nothing, and the posterior is of the others; mend the "
+        "model, or declare narrower bounds",
+    )
 
 
 def _assemble_once(job: Job, settings: Settings) -> Run:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError
@@ -27,6 +29,7 @@ _NEEDS = {
 }
 
 
+_LOOKED_AT, _POINTS = 500, 4
 _STARTED: list[int] = []
 """The process that looked at a model first, and with it started JAX."""
 
@@ -63,6 +66,15 @@ class BoundModel:
                 "itself to obs=, and put what was done to it into the distribution or the schema"
             )
         return found
+
+    @cached_property
+    def silent_share(self) -> float:
+        """Share of simulated records whose gradient is not a number, wherever the parameters are:
+        such a record contributes nothing to a fit. Ready-made models have none."""
+        if isinstance(self.model, ReadyMade):
+            return 0.0
+        rows = self.view.simulate(np.random.default_rng(1), _LOOKED_AT)
+        return float(np.mean(~_counted(self.target, {n: np.asarray(c) for n, c in rows.items()})))
 
     @property
     def name(self) -> str:
@@ -107,6 +119,15 @@ fit, and a mixture has one optimum for every order of its components: look at do
         if not getattr(self.capabilities, capability):
             because = self.capabilities.because or f"the model {self.name} has none"
             raise NoisewiseError(f"{purpose} needs {_NEEDS[capability]}, and {because}: {instead}")
+
+
+@partial(jax.jit, static_argnums=0)
+def _counted(target: Target, rows: Rows) -> jax.Array:
+    """Which records have a finite gradient at one of a few prior draws at least."""
+    thetas = target.sample_prior(jax.random.PRNGKey(0), _POINTS)
+    gradient = jax.vmap(jax.grad(target.log_likelihood), (None, 0))
+    finite = [jnp.isfinite(gradient(theta, rows)).all(1) for theta in thetas]
+    return jnp.stack(finite).any(0)
 
 
 def bind_model(
