@@ -21,6 +21,7 @@ from noisewise.coverage.result import Coverage
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
+from noisewise.engine.memory import refuse_if_too_large
 from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import Plan, summarise
@@ -28,6 +29,8 @@ from noisewise.planning import plan as make_plan
 from noisewise.posterior import METHODS, check_method, default_method
 
 _MOST_JOBS = 4096
+_WIDEST = 8
+"""Fits side by side at least."""
 
 
 def coverage(
@@ -113,6 +116,8 @@ def coverage(
             covariate_share=covariate_share,
         )
     settings = _checked_settings(plan, bound, method, rows, budget, public_sample)
+    most = draws * min(simulations, _WIDEST)
+    refuse_if_too_large(rows, bound.width, bound.target.dim, settings.steps, most)
     if isinstance(settings, Settings):
         check_method(posterior, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()

@@ -122,7 +122,7 @@ def _array_of(name: str, values: Any) -> np.ndarray:
         values = values.data
     try:
         return np.asarray(values)
-    except (TypeError, ValueError):  # ragged lists, for one: the reason may quote values
+    except Exception:  # ragged lists, foreign types: whatever the reason is, it may quote values
         raise DataError(
             f"column {shown(name)} cannot be read as an array: expected one value "
             "(or vector) per row"

@@ -23,7 +23,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
 
     Sample weights are not supported: they would let one record count for many. A scaler before it
     in a pipeline, fitted to the same rows, gives their means and sds away without noise: declare
-    ``bounds`` instead. ``fit`` warns of it, and the certificate says that the result is not private.
+    ``bounds`` instead. ``fit`` warns of it, and the certificate then says NOT PRIVATE.
 
     Parameters
     ----------

@@ -25,12 +25,15 @@ def fitted_steps(estimator: Any) -> list[str]:
         if isinstance(outer, Pipeline) and outer.steps and outer.steps[-1][1] is inner:
             found += [name for _, step in outer.steps[:-1] for name in _learning(step)]
             inner = outer
-        elif isinstance(outer, TransformedTargetRegressor) and outer.transformer is not None:
-            if getattr(outer, "regressor_", None) is inner:
-                found += _learning(outer.transformer)
-                inner = outer
+        elif isinstance(outer, TransformedTargetRegressor) and _regressor_of(outer) is inner:
+            found += _learning(outer.transformer)
+            inner = outer
         frame = frame.f_back  # type: ignore[assignment]
     return list(dict.fromkeys(found))
+
+
+def _regressor_of(outer: TransformedTargetRegressor) -> Any:
+    return getattr(outer, "regressor_", None)
 
 
 def _learning(step: Any) -> Iterator[str]:

@@ -18,13 +18,15 @@ from noisewise._validate import (
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
 from noisewise.engine import certify, public_count
+from noisewise.engine.memory import refuse_if_too_large
 from noisewise.fitting.dpsep import DpSep
 from noisewise.fitting.dpvi import Dpvi
-from noisewise.fitting.method import Job, Method, Prepared, Reading
+from noisewise.fitting.method import Job, Method, Prepared, Reading, nominal_count
 from noisewise.fitting.network import NetworkSep
 from noisewise.mechanism import Budget, refuse_double_precision
 from noisewise.models import bind_model
 from noisewise.planning import Plan
+from noisewise.planning.first_guess import STEPS
 from noisewise.result import Request, Result
 
 
@@ -94,6 +96,8 @@ def fit(
         covariate_share = 0.0  # neither these settings nor their posterior simulate covariates
     bound = bind_model(model, table.schema, target, features, public_sample)
     _refuse_own_rows(public_sample, table)
+    count = table.schema.rows or nominal_count(table) // 2
+    refuse_if_too_large(count, bound.width, bound.target.dim, steps or STEPS, draws)
     job = Job(
         bound=bound,
         table=table,

@@ -67,6 +67,11 @@ class BoundModel:
             )
         return found
 
+    @property
+    def width(self) -> int:
+        """Numbers that an encoded row has."""
+        return sum(int(np.prod(shape)) for _, shape, _ in self.target.layout.signature)
+
     @cached_property
     def silent_share(self) -> float:
         """Share of simulated records whose gradient is not a number, wherever the parameters are:
@@ -126,8 +131,8 @@ def _counted(target: Target, rows: Rows) -> jax.Array:
     """Which records have a finite gradient at one of a few prior draws at least."""
     thetas = target.sample_prior(jax.random.PRNGKey(0), _POINTS)
     gradient = jax.vmap(jax.grad(target.log_likelihood), (None, 0))
-    finite = [jnp.isfinite(gradient(theta, rows)).all(1) for theta in thetas]
-    return jnp.stack(finite).any(0)
+    found = jax.vmap(gradient, (0, None))(thetas, rows)
+    return jnp.isfinite(found).all(-1).any(0)
 
 
 def bind_model(

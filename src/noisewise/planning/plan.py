@@ -25,6 +25,7 @@ from noisewise.covariates import as_declared, covariates_cost
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
 from noisewise.dpvi import Settings
+from noisewise.engine.memory import refuse_if_too_large
 from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, bind_model
@@ -213,6 +214,8 @@ def plan(
         raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
     bound = bind_model(model, schema, target, features, public_sample)
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
+    simulated = rows if fits or method == "dp-sep" else 2
+    refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _SEP_DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
     others = (*bought, *count_cost(schema.rows, budget))
     bound = as_declared(bound) if bought else bound
