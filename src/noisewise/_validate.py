@@ -137,9 +137,12 @@ def finite_array(name: str, value: Any, *, above_zero: bool = False) -> Any:
     if value is None:
         return None
     try:
-        found = np.asarray(value, float)
+        found = np.asarray(value)
     except (TypeError, ValueError):
-        raise NoisewiseError(f"{name} must be an array of numbers") from None
+        found = np.asarray("ragged")
+    if found.dtype.kind not in "fiu":
+        raise NoisewiseError(f"{name} must be an array of numbers")
+    found = found.astype(float)
     if not np.isfinite(found).all() or (above_zero and not (found > 0).all()):
         wanted = "positive finite" if above_zero else "finite"
         raise NoisewiseError(f"{name} must be an array of {wanted} numbers, and not all are")

@@ -27,12 +27,15 @@ def refuse_if_too_large(count: int, width: int, dim: int, steps: int, draws: int
         steps: Of the fit.
         draws: Of the posterior.
     """
-    rows = 4 * count * width * _COPIES
-    stream = min(_STREAM, 4 * count * steps)
-    trace = 8 * dim * (_BLOCKS * min(dim, _MATRIX) + 6 * dim + 4 * draws) + 64 * steps
-    needed, left = _BASE + rows + stream + trace, available_memory()
+    parts = {
+        "rows": 4 * count * width * _COPIES,
+        "coordinates": 8 * dim * (_BLOCKS * min(dim, _MATRIX) + 6 * dim),
+        "draws": 32 * dim * draws,
+        "steps": 64 * steps,
+    }
+    needed = _BASE + min(_STREAM, 4 * count * steps) + sum(parts.values())
+    left = available_memory()
     if left is not None and needed > left:
-        parts = {"rows": rows, "draws": 32 * dim * draws, "coordinates": trace, "steps": 64 * steps}
         most = max(parts, key=lambda name: parts[name])
         raise NoisewiseError(
             f"this fit takes about {needed / _GIB:.1f} GiB of memory and {left / _GIB:.1f} GiB are "
