@@ -90,7 +90,9 @@ def table(rng: np.random.Generator, folder: Path) -> Call:
     options = {"clamp": bool(rng.integers(2)), "ignore_undeclared": bool(rng.integers(2))}
     try:
         frame = shape({n: list(c) for n, c in data.items()}) if shape is pa.table else shape(data)
-    except Exception:  # the frame's own maker refuses it: nothing of ours is asked
+    except BaseException as error:  # the frame's own maker refuses it, or panics (polars)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         frame = data
     kind = _pick(rng, (nw.Table, nw.Table, PublicSample))
     return lambda: kind(frame, SCHEMA, **(options if kind is nw.Table else {}))

@@ -6,6 +6,7 @@ NOISEWISE_FUZZ says how many inputs of each kind: 300, or 3,400 in all, run with
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -174,8 +175,8 @@ def test_command_lines(tmp_path, monkeypatch):
     def stop(*_, **__):
         raise NoisewiseError("nothing more is wanted")
 
-    monkeypatch.setattr(sys.modules["noisewise.fitting.fit"], "_fit", stop)
-    monkeypatch.setattr(sys.modules["noisewise.planning.plan"], "summarise", stop)
+    monkeypatch.setattr(importlib.import_module("noisewise.fitting.fit"), "_fit", stop)
+    monkeypatch.setattr(importlib.import_module("noisewise.planning.plan"), "summarise", stop)
     good = tmp_path / "good"
     good.mkdir()
     (good / "people.toml").write_text(inputs.SCHEMA.to_toml())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,6 +124,9 @@ class Result:
         for name, values in self.draws.items():
             if values.dtype.kind != "f" or not (failed or np.isfinite(values).all()):
                 raise NoisewiseError(f"the draws of {shown(name)} are not all numbers")
+        words = (*self.notes, *self.nuisance, *chain(*self.coordinates.values()))
+        if not all(isinstance(word, str) for word in words):
+            raise NoisewiseError("its notes or names are not text")
         for name, labels in self.coordinates.items():
             if name not in self.draws or self.draws[name].shape[-1:] != (len(labels),):
                 raise NoisewiseError(f"the names along {shown(name)} are not as many as it has")
