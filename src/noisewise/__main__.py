@@ -13,6 +13,10 @@ def main() -> None:
     except KeyboardInterrupt:
         say_stopped()
         raise SystemExit(EXIT_CODE) from None
+    except SystemExit as end:
+        if end.code == EXIT_CODE:  # typer leaves without a word when interrupted while it parses
+            say_stopped()
+        raise
 
 
 if __name__ == "__main__":

@@ -268,7 +268,7 @@ def result_folder(rng: np.random.Generator, folder: Path, files: dict[str, bytes
     for name, raw in given.items():
         (folder / name).write_bytes(raw)
 
-    often = rng.random() < 0.1
+    often = rng.random() < 0.03
 
     def load() -> None:
         found = nw.Result.load(folder)
