@@ -153,7 +153,19 @@ def _not_a_table(data: object) -> DataError:
 
 
 def _series_to_array(name: str, series: Any) -> np.ndarray:
-    """One column of a frame as an array; empty cells are an error."""
+    """One column of a frame as an array; whatever a frame raises may quote cells, and stays here."""
+    try:
+        return _array_of(name, _cells_of(name, series))
+    except DataError:
+        raise
+    except Exception:
+        raise DataError(
+            f"column {shown(name)} cannot be read: its cells are damaged, or of a foreign type"
+        ) from None
+
+
+def _cells_of(name: str, series: Any) -> Any:
+    """The cells as NumPy has them, or one by one; empty ones are an error."""
     import narwhals as nw
 
     if series.null_count() > 0:
@@ -163,13 +175,11 @@ def _series_to_array(name: str, series: Any) -> np.ndarray:
     elif isinstance(series.dtype, (nw.Categorical, nw.Enum)):
         series = series.cast(nw.String)
     if isinstance(series.dtype, (nw.List, nw.Array)):
-        return _array_of(name, series.to_list())
+        return series.to_list()
     try:
-        return _array_of(name, series.to_numpy())
-    except DataError:
-        raise
-    except Exception:  # types that NumPy has not, such as 128 bits: the reason may quote values
-        return _array_of(name, series.to_list())
+        return series.to_numpy()
+    except Exception:  # types that NumPy has not, such as integers of 128 bits
+        return series.to_list()
 
 
 def _read_parquet(path: str, schema: Schema, *, ignore_undeclared: bool) -> dict[str, np.ndarray]:

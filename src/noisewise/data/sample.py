@@ -31,7 +31,8 @@ class PublicSample:
     def __init__(self, data: Any, schema: Schema) -> None:
         shared = _shared(schema, column_names(data))
         raw = read_columns(data, shared, ignore_undeclared=True)
-        if len({len(values) for values in raw.values()}) != 1 or not len(raw[shared.names[0]]):
+        lengths = {values.shape[:1] for values in raw.values()}
+        if len(lengths) != 1 or lengths <= {(), (0,)}:
             raise DataError("the public sample's columns must be equally long, and not empty")
         self.columns = {c.name: bounded(c, raw[c.name], clamp=True) for c in shared}
 
