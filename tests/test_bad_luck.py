@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import io
 import json
 import os
@@ -15,7 +17,10 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -446,3 +451,74 @@ def test_nothing_is_left_of_a_probe(tmp_path):
     with whole_file(tmp_path / "d" / "e.txt") as scratch:
         scratch.write_text("whole")
     assert names(tmp_path / "d") == ["e.txt"]
+
+
+CELLS = {
+    "signaling": [decimal.Decimal("sNaN"), decimal.Decimal("7182818")],
+    "timedelta": [datetime.timedelta(7182818)] * 2,
+    "128 bits": pl.Series([7182818 * 10**25, 1], dtype=pl.Int128),
+    "no axis": np.array(7182818.25),
+}
+
+
+@pytest.mark.parametrize("cells", CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize("frame", [dict, pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("kind", [nw.Table, nw.PublicSample])
+def test_foreign_cells_get_one_line_that_does_not_quote_them(cells, frame, kind):
+    strange = isinstance(cells, np.ndarray) or cells is CELLS["signaling"]
+    if (frame is not dict and strange) or (frame is pd.DataFrame and cells is CELLS["128 bits"]):
+        pytest.skip("no such frame")
+    schema = nw.Schema((nw.Column(name="a", kind="real", bounds=(0, 1e6)),))
+    if (kind, frame) == (nw.PublicSample, pl.DataFrame) and cells is CELLS["128 bits"]:
+        assert len(kind(frame({"a": cells}), schema)) == 2  # it is clamped
+        return
+    with pytest.raises(NoisewiseError) as caught:
+        kind(frame({"a": cells}), schema)
+    assert "7182818" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("read", [nw.Table.read, nw.PublicSample.read])
+def test_a_header_in_latin_1_gets_one_line(tmp_path, read):
+    (tmp_path / "t.csv").write_bytes("gr\xf6\xdfe,b\n1,0\n2,1\n".encode("latin-1"))
+    with pytest.raises(NoisewiseError, match="can"):
+        read(tmp_path / "t.csv", make_schema())
+
+
+@pytest.mark.parametrize("read", [nw.Schema.from_toml, nw.Plan.load])
+def test_deeply_nested_files_get_one_line(tmp_path, read):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(NoisewiseError, match="nested too deeply"):
+        read(tmp_path / "deep.toml")
+
+
+def test_an_empty_list_of_categories_on_a_real_column_is_refused():
+    plain = {"columns": {"a": {"type": "real", "bounds": [0, 1], "categories": []}}}
+    with pytest.raises(NoisewiseError, match="which a real column does not have"):
+        nw.Schema.from_dict(plain)
+
+
+@pytest.mark.parametrize("epsilon", [1e-320, 1e-300, 1e300])
+def test_epsilons_beyond_the_accountant_are_refused(epsilon):
+    with pytest.raises(NoisewiseError, match="epsilon must be from 1e-09"):
+        nw.Budget(epsilon=epsilon, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"rows": 10**20}, {"simulations": 10**20}, {"seed": -1}, {"seed": 10**30}, {"jobs": 10**20}],
+)
+def test_absurd_sizes_and_seeds_are_refused_at_once(option):
+    asked = {"rows": 100, "budget": nw.Budget(epsilon=1.0, delta=1e-6), "target": "visited"}
+    (name,) = option
+    with pytest.raises(NoisewiseError, match=f"{name} must be"):
+        nw.coverage("logistic", schema=make_schema(), **(asked | option))
+
+
+def test_a_model_that_changes_y_on_its_way_is_refused():
+    def model(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+        with numpyro.plate("people", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=None if y is None else y * 1.0)
+
+    with pytest.raises(NoisewiseError, match="changes y on its way"):
+        _ = bind_model(model, make_schema(), "visited").target

@@ -153,7 +153,7 @@ def _not_a_table(data: object) -> DataError:
 
 
 def _series_to_array(name: str, series: Any) -> np.ndarray:
-    """One column of a frame as an array; whatever a frame raises may quote cells, and stays here."""
+    """One column of a frame as an array; what a frame raises may quote cells, and stays here."""
     try:
         return _array_of(name, _cells_of(name, series))
     except DataError:
