@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
-import json
 import os
 import resource
 import signal
@@ -37,6 +36,7 @@ from noisewise.models import bind_model
 from noisewise.models.named import named_model
 from noisewise.posterior.pooling import _mixture
 from noisewise.posterior.status import Outcome, is_usable
+from noisewise.result.storage import digest
 from people import make_frame, make_schema
 
 RUN = CliRunner()
@@ -243,12 +243,9 @@ def test_an_archive_with_a_right_digest_and_wrong_contents(tmp_path, draws, mess
 
 
 def forge(folder):
-    """Give the arrays a digest that fits."""
-    import hashlib
-
-    plain = json.loads((folder / "result.json").read_text())
-    plain["arrays_sha256"] = hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()
-    (folder / "result.json").write_text(json.dumps(plain))
+    """Give the files a digest that fits."""
+    files = {name: (folder / name).read_bytes() for name in ("result.json", "arrays.npz")}
+    (folder / "digest.txt").write_text(f"{digest(files)}\n")
 
 
 def test_a_zip_bomb_is_not_expanded(tmp_path, monkeypatch):

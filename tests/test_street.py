@@ -10,6 +10,7 @@ import noisewise
 
 ROOT = Path(noisewise.__file__).parent
 STREET = [
+    "_shapes",
     "_validate",
     "_interrupts",
     "_files",

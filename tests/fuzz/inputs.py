@@ -23,6 +23,7 @@ import pyarrow as pa
 import noisewise as nw
 from noisewise.data import PublicSample
 from noisewise.models import named_model
+from noisewise.result.storage import digest
 
 SENTINEL, TEXT = 7182818.25, "Zyxwvut"
 SCHEMA = nw.Schema(
@@ -246,8 +247,6 @@ def plan_file(rng: np.random.Generator, folder: Path, text: str) -> Call:
 
 def result_folder(rng: np.random.Generator, folder: Path, files: dict[str, bytes]) -> Call:
     """A saved result, damaged, or edited with a digest that fits."""
-    import hashlib
-
     given = dict(files)
     if rng.random() < 0.6:
         plain = changed(rng, json.loads(given["result.json"]))
@@ -262,9 +261,10 @@ def result_folder(rng: np.random.Generator, folder: Path, files: dict[str, bytes
         arrays[_pick(rng, (name, "draws", "elsewhere/x"))] = _pick(rng, strange)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
-        plain = json.loads(given["result.json"])
-        plain["arrays_sha256"] = hashlib.sha256(buffer.getvalue()).hexdigest()
-        given |= {"arrays.npz": buffer.getvalue(), "result.json": json.dumps(plain).encode()}
+        given["arrays.npz"] = buffer.getvalue()
+    if rng.random() < 0.8:
+        parts = {name: given[name] for name in ("result.json", "arrays.npz")}
+        given["digest.txt"] = f"{digest(parts)}\n".encode()
     for name, raw in given.items():
         (folder / name).write_bytes(raw)
 

@@ -65,26 +65,11 @@ class Encoder:
         features: Sequence[str] | None = None,
         intercept: bool = True,
     ) -> None:
-        self._schema = schema
-        self._target = _checked_target(schema, target)
-        self._features = _checked_features(schema, target, features)
+        self.schema = schema
+        self.target = _checked_target(schema, target)
+        self.features = _checked_features(schema, target, features)
         self._intercept = bool(intercept)
-        self._design = _design_columns([schema[name] for name in self._features], self._intercept)
-
-    @property
-    def schema(self) -> Schema:
-        """The schema that the encoding was made from."""
-        return self._schema
-
-    @property
-    def target(self) -> str | None:
-        """The name of the target column, if there is one."""
-        return self._target
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The names of the encoded columns of the table, in order."""
-        return self._features
+        self._design = _design_columns([schema[name] for name in self.features], self._intercept)
 
     @property
     def names(self) -> list[str]:
@@ -99,8 +84,8 @@ class Encoder:
         private rows.
         """
         encoded = {"X": self.design(arrays)}
-        if self._target is not None:
-            encoded["y"] = _fetched(arrays, self._target).astype(np.float32)
+        if self.target is not None:
+            encoded["y"] = _fetched(arrays, self.target).astype(np.float32)
         return encoded
 
     def design(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -108,8 +93,8 @@ class Encoder:
         first = next(iter(arrays.values()), np.empty(0))
         X = np.ones((len(first), len(self._design)), dtype=np.float32)
         at = int(self._intercept)
-        for name in self._features:
-            values = _unscaled(self._schema[name], _fetched(arrays, name))
+        for name in self.features:
+            values = _unscaled(self.schema[name], _fetched(arrays, name))
             block = self._design[at : at + values.shape[1]]
             centre, scale = np.array([[c.centre, c.scale] for c in block]).T
             X[:, at : at + len(block)] = (values - centre) / scale
@@ -135,7 +120,7 @@ class Encoder:
         return lo, hi
 
     def __repr__(self) -> str:
-        return f"Encoder(target={self._target!r}, names={self.names})"
+        return f"Encoder(target={self.target!r}, names={self.names})"
 
 
 def _checked_target(schema: Schema, target: str | None) -> str | None:

@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.covariates import covariates_cost, share_to_spend
+from noisewise.covariates import covariates_cost, know_covariates, share_to_spend
 from noisewise.data import Rows
 from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
-from noisewise.fitting.covariates import know_covariates
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
@@ -75,7 +74,14 @@ class Dpvi:
 
     def prepare(self, job: Job, count: PublicCount) -> Prepared:
         """Settings from the plan, or from a quick simulation."""
-        known = know_covariates(job, count.value)
+        known = know_covariates(
+            job.bound,
+            job.table,
+            count.value,
+            job.budget,
+            share=job.covariate_share,
+            insecure_seed=job.insecure_seed,
+        )
         settings, source = self._settings, "set by the caller"
         if isinstance(self.plan, Plan):
             source = self.plan.source

@@ -25,6 +25,14 @@ def infer_pooled(
     Contexts differ in their reference rows: a noisy covariate shape leaves open what covariates
     are like, and what it leaves open belongs to the error bars. How a fit went is judged under the
     first context, the most plausible one; draws that are no numbers spoil it under any.
+
+    Args:
+        method: One of `METHODS`.
+        traces: One a fit.
+        contexts: What the fits have in common, in each of the ways it may be.
+        draws: Of each fit's posterior.
+        rngs: A generator a fit.
+        side_by_side: Fills the fits' number up, so that one compilation serves groups of any size.
     """
     ends = np.linspace(0, draws, len(contexts) + 1).astype(int)
     each = [

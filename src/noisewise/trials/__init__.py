@@ -1,6 +1,5 @@
 """Whole private fits on simulated tables: what plans, coverage and studies are made of."""
 
-from noisewise.trials.designs import sep_trial
 from noisewise.trials.fits import (
     Fit,
     Fitted,
@@ -11,19 +10,4 @@ from noisewise.trials.fits import (
     target_for,
 )
 from noisewise.trials.reference import reference_rows
-from noisewise.trials.simulator import SimulatedFits, Simulator, simulator
-
-__all__ = [
-    "Fit",
-    "Fitted",
-    "SimulatedFits",
-    "Simulator",
-    "fit_function",
-    "fit_table",
-    "fit_with_steps",
-    "noise_multipliers",
-    "reference_rows",
-    "sep_trial",
-    "simulator",
-    "target_for",
-]
+from noisewise.trials.simulator import SimulatedFits, Simulator, sep_simulator, simulator
