@@ -52,7 +52,5 @@ for command in (fit, plan, coverage, synthesize, study, report, verify, keys, au
     app.command()(speaking_flags(command))
 app.add_typer(ledger, name="ledger")
 
-
-def main() -> None:
-    """Entry point."""
-    app()
+main = app
+"""By which scripts that were installed before `noisewise.__main__` start."""

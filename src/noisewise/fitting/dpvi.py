@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,14 @@ from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
-from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer_pooled
+from noisewise.posterior import (
+    FitContext,
+    Outcome,
+    Status,
+    check_method,
+    default_method,
+    infer_pooled,
+)
 from noisewise.trials import reference_rows
 
 
@@ -46,6 +54,8 @@ class Dpvi:
                 f"{shown(plan)}"
             )
         target = job.bound.target
+        for note in silent_records(job.bound):
+            warnings.warn(note, stacklevel=4)
         if isinstance(plan, Plan):
             plan.check(job.bound, self.name, job.public_sample)
         settings = self._settings
@@ -95,7 +105,7 @@ class Dpvi:
             public_count=count.value,
             covariates=known.bounds,
             sources=known.sources,
-            notes=known.notes,
+            notes=(*silent_records(job.bound), *known.notes),
         )
 
     def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
@@ -119,10 +129,12 @@ class Dpvi:
         contexts = [FitContext.of(run, settings, reference) for reference in references]
         (outcome,) = infer_pooled(method, [trace], contexts, job.draws, [rng])
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
+        latents = _latents(job.bound, outcome.draws)
+        overflown = not all(np.isfinite(values).all() for values in latents.values())
         return Reading(
-            draws=_latents(job.bound, outcome.draws),
+            draws=latents,
             noise_unaware=_latents(job.bound, outcome.noise_unaware),
-            status=outcome.status,
+            status=Status.DIVERGED if overflown else outcome.status,
             posterior=method,
             trace={
                 "means": trace.block_means(),
@@ -136,6 +148,18 @@ class Dpvi:
     def _method(self, bound: BoundModel, settings: Settings) -> str:
         default = default_method(settings) if bound.capabilities.unique_optimum else "averaged"
         return self.chosen_posterior or default
+
+
+def silent_records(bound: BoundModel) -> tuple[str, ...]:
+    """A sentence about records that contribute nothing, if simulated ones do so."""
+    share = bound.silent_share
+    if not share > 0:
+        return ()
+    return (
+        f"the model's gradient is not a number for {share:.0%} of the records that the schema "
+        "simulates: such records contribute nothing, and the posterior is of the others; mend the "
+        "model, or declare narrower bounds",
+    )
 
 
 def _assemble_once(job: Job, settings: Settings) -> Run:

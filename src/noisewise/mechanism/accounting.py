@@ -30,6 +30,18 @@ _SEARCH_LIMIT = 60
 _LITTLE_NOISE = 2.0
 _COARSER = 8.0
 _SURELY_LEFT = 0.9
+LEAST_RATE = 2.0**-40
+_LEAST_NOISE = 0.2
+
+
+def check_sampling_rate(rate: float) -> None:
+    """Refuse a rate that is none, or that no sampler can keep to.
+
+    Args:
+        rate: Every record's chance of being in a batch; 1 takes all of them.
+    """
+    if rate != 1.0 and not fraction("sampling_rate", rate) >= LEAST_RATE:
+        raise NoisewiseError(f"sampling_rate must be at least 2**-40, got {rate:g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +64,7 @@ class Release:
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
         integer_at_least("times", self.times, 1)
-        if self.sampling_rate != 1.0:
-            fraction("sampling_rate", self.sampling_rate)
+        check_sampling_rate(self.sampling_rate)
 
     def event(self) -> DpEvent:
         """The release in dp-accounting's own terms."""
@@ -240,6 +251,12 @@ def calibrate(
     37.33
     """
     guess = sampled_limit(gaussian_limit(budget.epsilon, budget.delta), sampling_rate, steps)
+    if not guess >= _LEAST_NOISE:
+        # One record's privacy loss then spreads over more of the grid than memory holds.
+        raise NoisewiseError(
+            f"at sampling_rate={sampling_rate:g} hardly a record is drawn in {steps} steps, too "
+            f"few to account for at epsilon={budget.epsilon:g}: raise the rate"
+        )
     width = _search_width(budget.epsilon, steps, guess)
     if others and epsilon_spent(others, budget.delta, budget.adjacency, width) >= budget.epsilon:
         raise NoisewiseError(

@@ -16,7 +16,7 @@ from noisewise.posterior.context import FitContext
 from noisewise.posterior.expected import ExpectedMoments
 from noisewise.posterior.expected_many import expect_many
 from noisewise.posterior.methods import check_method
-from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
+from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status, is_usable
 from noisewise.posterior.trace_model import diagonal_model
 
 _DIAGONAL = {"exact": exact, "naive": exact, "nuts": nuts, "laplace": laplace}
@@ -120,14 +120,14 @@ def _outcome(
     if theta is None:
         theta = found.draw_theta(rng)
     noise_unaware = context.frame.to_model_exactly(_noise_unaware(trace, found, context, rng))
+    theta = settings.recalibrated(context.frame.to_model_exactly(theta))
     status = Status.OK
-    if not np.isfinite(theta).all():
+    if not is_usable(theta):
         status = Status.DIVERGED
     elif not settled:
         status = Status.NOT_CONVERGED
     elif not found.identified:
         status = Status.CURVATURE_UNIDENTIFIED
-    theta = settings.recalibrated(context.frame.to_model_exactly(theta))
     return Outcome(
         draws=noise_unaware if method == "naive" else theta,
         noise_unaware=noise_unaware,
@@ -183,7 +183,7 @@ def _averaged(trace: Trace, context: FitContext, draws: int, rng: np.random.Gene
     if stationarity is not None:
         settled = all(test.passed for test in stationarity.values())
     status = Status.OK if settled else Status.NOT_CONVERGED
-    if not np.isfinite(theta).all():
+    if not is_usable(theta):
         status = Status.DIVERGED
     return Outcome(
         draws=theta,
