@@ -15,11 +15,11 @@ import numpy as np
 
 from noisewise._files import check_writable, read_arrays, read_json, whole_file
 from noisewise._validate import NoisewiseError
-from noisewise.coverage.fingerprint import model_digest
 from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, RowView
+from noisewise.models.fingerprint import model_digest
 from noisewise.models.ready_made import capabilities_of
 from noisewise.trials import SimulatedFits, Simulator, sep_simulator, simulator
 
