@@ -74,7 +74,11 @@ class Checkpoint:
         self._held: int | None = None
         if resume:
             self._hold()
-            self._read()
+            try:
+                self._read()
+            except BaseException:
+                self.release()
+                raise
         elif self.folder.exists():
             raise NoisewiseError(
                 f"{self.folder} exists already: if a fit was stopped, pass resume=True to go on "
