@@ -60,6 +60,8 @@ class MeansOnly:
     ) -> Array:
         """The prior's part; the entropy does not depend on the means."""
         points = self._points(constants, parameters, base_normals)
+        if constants.prior_precision is not None:
+            return points.mean(0) @ constants.prior_precision
         return self.target.prior_moments(constants.frame, points, base_normals)[0]
 
     def complete(

@@ -72,6 +72,9 @@ class Settings:
     """Factors of the frame's first coordinates; ``curvature`` is then of the others alone."""
     prior_precision: np.ndarray | None = None
     """Inverse covariance of the model's prior in the unconstrained space."""
+    gaussian_prior: bool = False
+    """Descend along a Gaussian prior around ``location`` with that precision, and bring in the
+    model's own afterwards: for priors that are not Gaussian in the unconstrained space."""
     start: np.ndarray | None = None
     """Initial means in the unconstrained space; None is ``location``."""
     shift: np.ndarray | None = None

@@ -3,6 +3,7 @@
 from noisewise.models.binding import RowView, bind
 from noisewise.models.bound import BoundModel, bind_model
 from noisewise.models.build import build_target
+from noisewise.models.centring import dependent_sites, standardise, unstandardise
 from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
@@ -26,6 +27,7 @@ __all__ = [
     "bind",
     "bind_model",
     "build_target",
+    "dependent_sites",
     "glm_for",
     "identity_frame",
     "linear",
@@ -35,5 +37,7 @@ __all__ = [
     "named_model",
     "poisson",
     "scaled_frame",
+    "standardise",
+    "unstandardise",
     "whitened_frame",
 ]

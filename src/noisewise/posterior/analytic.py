@@ -23,7 +23,7 @@ from noisewise.posterior.curvature_matrix import (
     symmetric_root,
 )
 from noisewise.posterior.expected import JACOBIAN_RECORDS, ExpectedMoments, optimum_prior
-from noisewise.posterior.status import NoiseAwarePosterior
+from noisewise.posterior.status import NoiseAwarePosterior, OptimumGiven
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -55,13 +55,6 @@ class MatrixModel(NamedTuple):
     """Prior sds of the log-eigenvalues of A around the expected one's, of which the trace picks."""
     expected: ExpectedMoments | None = None
     """What clipping and nonlinearity are expected to do; None is nothing."""
-
-
-class _Gaussian(NamedTuple):
-    """Means and precisions of the optimum, one for each sensitivity."""
-
-    mean: Float[np.ndarray, "many dim"]
-    precision: Float[np.ndarray, "many dim dim"]
 
 
 def matrix_model(
@@ -116,6 +109,7 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
         curvature=sensitivity[chosen],
         identified=bool(best.log_sd <= _WELL_KNOWN or best.prior_share < 0.5),
         expected=model.expected,
+        given=given,
     )
 
 
@@ -171,7 +165,7 @@ def _optimum(
     variance: Float[np.ndarray, " dim"],
     sensitivity: Float[np.ndarray, "many dim dim"],
     prior: Float[np.ndarray, "many dim dim"],
-) -> _Gaussian:
+) -> OptimumGiven:
     """The optimum given each M, from the mean gradient alone: eqs. (16), (17) and (24)."""
     stats, n, kappa = model.statistics, float(model.statistics.steps), model.sampling_rate
     expected = model.expected
@@ -186,4 +180,5 @@ def _optimum(
     eta = eta + prior @ model.prior_mean
     if expected is not None:
         eta = eta - np.asarray(expected.log_determinant_gradient)
-    return _Gaussian(np.linalg.solve(precision, eta[..., None])[..., 0], precision)
+    mean = np.linalg.solve(precision, eta[..., None])[..., 0]
+    return OptimumGiven(mean, precision, sensitivity)
