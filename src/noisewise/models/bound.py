@@ -13,10 +13,13 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import PublicSample, Rows, Schema
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
+from noisewise.models.centring import centred
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
 from noisewise.models.target import Target
 
+_ROWS = 256
+"""Simulated, to see what a likelihood depends on."""
 _NEEDS = {
     "unique_optimum": "a unique optimum",
     "ordered_latents": "latents that mean the same in every fit",
@@ -38,7 +41,8 @@ class BoundModel:
     @cached_property
     def target(self) -> Target:
         """Densities and gradients, found on a few simulated rows."""
-        return build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
+        found = build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
+        return centred(found, self.view.simulate(np.random.default_rng(1), _ROWS))
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.models import Frame, Target, dependent_sites, standardise, unstandardise
+from noisewise.models import Frame, Target, has_two_forms, standardise, unstandardise
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -97,7 +97,7 @@ def under_model_prior(
     ratio = np.asarray(_log_ratios(target, density, draws), float)
     if (np.where(np.isfinite(ratio), ratio, 1e3 * _NEGLIGIBLE).std(1) < _NEGLIGIBLE).all():
         return found.draws
-    forms = (False, True) if dependent_sites(target) else (False,)
+    forms = (False, True) if has_two_forms(target) else (False,)
     log_step = np.full((len(forms), len(rngs)), np.log(0.5))
     power, last = np.zeros(len(rngs)), 0
     for _ in range(_MOST_ROUNDS):
