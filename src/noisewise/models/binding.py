@@ -159,10 +159,17 @@ def _check_precision(argument: str, low: float, high: float, whole: bool) -> Non
 
 
 def _check_target(model: ReadyMade, schema: Schema, target: str) -> None:
-    """A family's target must be of a kind that it can generate."""
-    found, kinds = schema[target].kind, model.target_kinds
-    if kinds is not None and found not in kinds:
+    """A family's target must be of a kind that it can generate, and yes or no has two levels."""
+    column, kinds = schema[target], model.target_kinds
+    if kinds is None:
+        return
+    if column.kind not in kinds:
         raise NoisewiseError(
-            f"target '{target}' is declared {found}, but {model} regression needs "
+            f"target '{target}' is declared {column.kind}, but {model} regression needs "
             f"{' or '.join(kinds)}: declare it so, or choose another model"
+        )
+    if len(column.categories or ()) > 2:
+        raise NoisewiseError(
+            f"target '{target}' has {len(column.categories or ())} categories, and {model} "
+            "regression takes two: write a NumPyro model of its codes 0, 1, ... (docs/schema.md)"
         )
