@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.covariates import covariates_cost, share_to_spend
+from noisewise.covariates import as_declared, covariates_cost, share_to_spend
 from noisewise.data import Rows
 from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
@@ -19,7 +19,7 @@ from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
 from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer_pooled
-from noisewise.trials import reference_rows
+from noisewise.trials import reference_rows, refuse_if_it_diverges
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Dpvi:
         return found
 
     def rehearse(self, job: Job) -> None:
-        """Plan, posterior and model must fit together; a planned run is assembled once."""
+        """Plan, posterior and model must fit together; a planned run is assembled once, and that of
+        a model without closed-form gradients is begun on simulated tables."""
         self._check_posterior(job.bound)
         share_to_spend(job.bound, job.covariate_share)  # refuses a bad one
         plan = self.plan
@@ -55,6 +56,16 @@ class Dpvi:
             _assemble_once(job, settings)
         if settings is not None or job.bound.capabilities.unique_optimum:
             check_method(self.chosen_posterior, settings, target.dim)
+        if not job.bound.capabilities.closed_form_gradients:
+            self._rehearse_run(job)
+
+    def _rehearse_run(self, job: Job) -> None:
+        """The fit as it would be if covariates were as declared; a fit that buys their shape makes
+        its settings anew."""
+        count, bound = job.table.schema.rows or nominal_count(job.table), job.bound
+        bound = as_declared(bound) if share_to_spend(bound, job.covariate_share) else bound
+        settings = self._settings or guess_settings(bound, count, job.budget, job.steps)
+        refuse_if_it_diverges(bound, _assemble_once(job, settings), count)
 
     def _check_posterior(self, bound: BoundModel) -> None:
         """Whether the model can be read as requested."""

@@ -196,7 +196,7 @@ def dependent_sites(target: Target) -> frozenset[str]:
 
 def has_two_forms(target: Target) -> bool:
     """Whether standardised coordinates are others than the target's own."""
-    return isinstance(target, CentredTarget) or bool(dependent_sites(target))
+    return bool(dependent_sites(target)) or isinstance(target, CentredTarget)
 
 
 def standardise(target: Target, theta: Array) -> Array:

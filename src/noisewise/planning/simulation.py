@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows
-from noisewise.models import RowView, Target
+from noisewise.models import ModelError, RowView, Target
 
 _PARAMETERS = 128
 _FEWEST_PARAMETERS = 32
@@ -54,6 +54,12 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     covariates = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
     rows, gradients = _simulate(target, key_rows, thetas, covariates)
     gaussian = _is_gaussian(target, prior)
+    if not jnp.isfinite(prior).all():
+        lost = target.labels[int(np.argmax(~np.isfinite(np.asarray(prior)).all(0)))]
+        raise ModelError(
+            f"draws of latent '{lost}' from its prior are not all finite numbers: give it a prior of "
+            "order one, log-normal for a scale"
+        )
     known = np.asarray(prior, float) if gaussian else _without_far_tails(np.asarray(prior, float))
     rows, gradients = jax.device_get((rows, gradients))
     return PriorPredictive(

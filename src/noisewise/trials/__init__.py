@@ -11,6 +11,7 @@ from noisewise.trials.fits import (
     target_for,
 )
 from noisewise.trials.reference import reference_rows
+from noisewise.trials.rehearsal import refuse_if_it_diverges, stressed_rows
 from noisewise.trials.simulator import SimulatedFits, Simulator, simulator
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "fit_with_steps",
     "noise_multipliers",
     "reference_rows",
+    "refuse_if_it_diverges",
     "sep_trial",
     "simulator",
+    "stressed_rows",
     "target_for",
 ]

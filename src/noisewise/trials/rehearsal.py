@@ -1,0 +1,118 @@
+"""A fit tried on simulated tables before anything is spent: does it run away?
+
+Half of the tables are as the schema declares, the others are stressed: rare levels, columns that
+are nearly copies of one another, counts that scatter more than the model says. Only the beginning
+of the run is made, in the simulated driver; no row is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from noisewise._validate import NoisewiseError
+from noisewise.data import Column, Rows
+from noisewise.engine import Run, device_source, run_simulated
+from noisewise.models import BoundModel, RowView
+
+_STEPS, _RECORDS = 100, 256
+_SEEDS = range(4)
+_LEAST_ROWS, _FLOATS = 1000, 2**21
+_COMMON = 0.95
+"""Share of people who have a category's first level, and correlation of the others' ranks."""
+_TOO_MANY = 0.5
+
+
+def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
+    """Refuse, in one line, a fit that runs away or learns nothing on simulated tables.
+
+    Args:
+        bound: The model.
+        run: The very run that the data would get, assembled for ``count`` rows.
+        count: Rows of a simulated table, or fewer, to spare memory.
+    """
+    width = sum(int(np.prod(shape)) for _, shape, _ in bound.target.layout.signature)
+    count = min(count, max(_LEAST_ROWS, _FLOATS // max(width, 1)))
+    short = replace(run, schedule=run.schedule[:_STEPS])
+    tables = []
+    for seed in _SEEDS:
+        tables.append(bound.view.simulate(np.random.default_rng([17, seed]), count))
+        tables.append(stressed_rows(bound.view, np.random.default_rng([18, seed]), count))
+    rows = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
+    counts = tuple(
+        (name, *bounds)
+        for name in sorted(bound.target.generated)
+        if np.issubdtype(rows[name].dtype, np.integer) or _is_count(bound.view, name)
+        if (bounds := bound.view.bounds(name)) is not None
+    )
+    keys = jax.random.split(jax.random.PRNGKey(17), len(tables))
+    scatter = jnp.arange(len(tables)) % 2 == 1
+    finite, lost = (np.asarray(x) for x in _begin(bound.target, counts, short, rows, scatter, keys))
+    if np.mean(~finite) >= _TOO_MANY:
+        raise NoisewiseError(
+            f"rehearsal: {np.sum(~finite)} of {len(finite)} simulated fits ran away within "
+            f"{short.steps} steps; nothing was spent: give latents priors of order one, log-normal "
+            "for scales"
+        )
+    if np.median(lost) >= _TOO_MANY:
+        raise NoisewiseError(
+            f"rehearsal: at the fit {np.median(lost):.0%} of simulated records have gradients that "
+            "are not finite numbers, and would teach nothing; nothing was spent: look for logarithms "
+            "or powers of zero and overflowing exponentials in the model, or narrow its priors"
+        )
+
+
+def stressed_rows(view: RowView, rng: np.random.Generator, n: int) -> Rows:
+    """Rows within the schema, and unlike what it suggests: one level of a category is nearly
+    everybody's, and numbers have nearly the same ranks in every column."""
+    arrays, common = view.schema.simulate(rng, n), rng.standard_normal(n)
+    for column in view.schema:
+        values = arrays[column.name]
+        if column.kind in ("binary", "category"):
+            arrays[column.name] = np.where(rng.random(n) < _COMMON, np.zeros_like(values), values)
+        else:
+            own = common[:, None] * _COMMON + 0.3 * rng.standard_normal((n, values[0].size))
+            ranks = np.argsort(np.argsort(own, axis=0), axis=0)
+            flat = np.sort(values.reshape(n, -1), axis=0)
+            arrays[column.name] = np.take_along_axis(flat, ranks, axis=0).reshape(values.shape)
+    return view.encode(arrays)
+
+
+def _is_count(view: RowView, argument: str) -> bool:
+    encoder = view.encoder
+    name = encoder.target if encoder is not None and argument == "y" else argument
+    column: Column | None = view.schema[name] if name in view.schema else None
+    return column is not None and column.kind == "count"
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _begin(
+    target: Any, counts: tuple[Any, ...], run: Run, rows: Rows, scatter: Array, keys: Array
+) -> tuple[Array, Array]:
+    """Whether iterates stay finite, and the share of records whose gradients at the end do not."""
+    count = len(jax.tree.leaves(rows)[0][0])
+    source = device_source(run, count)
+
+    def one(table: Rows, scatter: Array, key: Array) -> tuple[Array, Array]:
+        key_truth, key_rows, key_scatter, key_run = jax.random.split(key, 4)
+        table = target.simulate(key_rows, target.sample_prior(key_truth, 1)[0], table)
+        factor = jnp.where(scatter, jax.random.exponential(key_scatter, (count,)), 1.0)
+        for name, low, high in counts:
+            scattered = jnp.clip(jnp.rint(table[name] * factor), low, high)
+            table[name] = scattered.astype(table[name].dtype)
+        prepared = target.prepare(table, run.numbers.constants.frame)
+        parameters = run_simulated(run, source, prepared, key_run).state.parameters
+        some = jax.tree.map(lambda column: column[:_RECORDS], prepared)
+        none = jnp.zeros((1, target.dim))
+        rule, constants = run.algorithm.rule, run.numbers.constants
+        gradients = rule.record_gradients(constants, parameters, none, some, 0.0)
+        lost = ~jnp.isfinite(gradients).all(-1)
+        return jnp.isfinite(parameters).all(), lost.mean()
+
+    return jax.vmap(one)(rows, scatter, keys)
