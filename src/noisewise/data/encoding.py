@@ -95,8 +95,8 @@ class Encoder:
         """Encode arrays in the form of `Table.rows` or `Schema.simulate`.
 
         Returns `X`, float32 of shape `(n, len(names))`, and, where there is a target, `y` of shape
-        `(n,)`: float32, or int32 for codes of more than two categories. Row `i` depends on record `i` only: what comes in as private rows goes out as
-        private rows.
+        `(n,)`: float32, or int32 for codes of more than two categories. Row `i` depends on record
+        `i` only: what comes in as private rows goes out as private rows.
         """
         encoded = {"X": self.design(arrays)}
         if self._target is not None:

@@ -18,7 +18,14 @@ from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
-from noisewise.posterior import FitContext, Outcome, check_method, default_method, infer_pooled
+from noisewise.posterior import (
+    LARGEST_MATRIX,
+    FitContext,
+    Outcome,
+    check_method,
+    default_method,
+    infer_pooled,
+)
 from noisewise.trials import reference_rows, refuse_if_it_diverges
 
 
@@ -61,11 +68,14 @@ class Dpvi:
 
     def _rehearse_run(self, job: Job) -> None:
         """The fit as it would be if covariates were as declared; a fit that buys their shape makes
-        its settings anew."""
+        its settings anew. Clipped gradients cannot run away beside those of a Gaussian prior, which
+        planned fits of up to 200 coordinates have: only other runs are begun."""
         count, bound = job.table.schema.rows or nominal_count(job.table), job.bound
         bound = as_declared(bound) if share_to_spend(bound, job.covariate_share) else bound
         settings = self._settings or guess_settings(bound, count, job.budget, job.steps)
-        refuse_if_it_diverges(bound, _assemble_once(job, settings), count)
+        by_hand = isinstance(self.plan, Settings)
+        if not settings.gaussian_prior and (by_hand or bound.target.dim > LARGEST_MATRIX):
+            refuse_if_it_diverges(bound, _assemble_once(job, settings), count)
 
     def _check_posterior(self, bound: BoundModel) -> None:
         """Whether the model can be read as requested."""

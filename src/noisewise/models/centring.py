@@ -92,7 +92,9 @@ def centred(target: Target, rows: Rows) -> Target:
     """
     if type(target) is not Target:
         return target  # ready-made models have closed forms for their own coordinates
-    real = [s for s in target.layout.latents if _is_real(s) and s.name not in dependent_sites(target)]
+    real = [
+        s for s in target.layout.latents if _is_real(s) and s.name not in dependent_sites(target)
+    ]
     positive = [site for site in target.layout.latents if _is_positive(site)]
     pairs = [(a, s) for a in real for s in positive if _broadcasts(s, a)]
     if not pairs:
@@ -158,7 +160,9 @@ def _is_positive(site: Site) -> bool:
 
 def _probed(site: Site) -> np.ndarray:
     """What the site's bijector makes of a few numbers, in its first coordinate."""
-    free = jnp.broadcast_to(jnp.asarray(_PROBE).reshape(-1, *[1] * len(site.shape)), (7, *site.shape))
+    free = jnp.broadcast_to(
+        jnp.asarray(_PROBE).reshape(-1, *[1] * len(site.shape)), (7, *site.shape)
+    )
     return np.asarray(biject_to(site.support)(free)).reshape(7, -1)[:, 0]
 
 

@@ -24,6 +24,7 @@ _DIRECTIONS = 16
 _SLOPE_PARAMETERS = 32
 _SLOPE_RECORDS = 512
 _LOOK_DRAWS = 32
+_MOST_LOST = 0.5
 
 
 class PriorPredictive(NamedTuple):
@@ -55,10 +56,17 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     rows, gradients = _simulate(target, key_rows, thetas, covariates)
     gaussian = _is_gaussian(target, prior)
     if not jnp.isfinite(prior).all():
-        lost = target.labels[int(np.argmax(~np.isfinite(np.asarray(prior)).all(0)))]
+        wild = target.labels[int(np.argmax(~np.isfinite(np.asarray(prior)).all(0)))]
         raise ModelError(
-            f"draws of latent '{lost}' from its prior are not all finite numbers: give it a prior of "
+            f"draws of latent '{wild}' from its prior are not all finite numbers: give it a prior of "
             "order one, log-normal for a scale"
+        )
+    lost = 1 - float(np.isfinite(np.asarray(gradients)).all(-1).mean())
+    if lost > _MOST_LOST:
+        raise ModelError(
+            f"{lost:.0%} of simulated records have gradients that are not finite numbers, and would "
+            "teach nothing: look for logarithms or powers of zero and overflowing exponentials in "
+            "the model, or narrow its priors"
         )
     known = np.asarray(prior, float) if gaussian else _without_far_tails(np.asarray(prior, float))
     rows, gradients = jax.device_get((rows, gradients))

@@ -108,9 +108,11 @@ def _with_model_prior(
         [np.random.default_rng(rngs[k].integers(2**63)) for k in filled],
     )
     for k, draws in zip(alive, found, strict=False):
-        theta = settings.recalibrated(frame.to_model_exactly(draws))
-        status = outcomes[k].status if np.isfinite(theta).all() else Status.DIVERGED
-        done[k] = outcomes[k]._replace(draws=theta, status=status)
+        if np.isfinite(draws).all():
+            theta = settings.recalibrated(frame.to_model_exactly(draws))
+            done[k] = done[k]._replace(draws=theta)
+        else:
+            done[k] = done[k]._replace(status=Status.NOT_CONVERGED)
     return done
 
 

@@ -19,9 +19,9 @@ from jax import Array
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Rows
 from noisewise.engine import Run, device_source, run_simulated
-from noisewise.models import BoundModel, RowView
+from noisewise.models import BoundModel, RowView, Target
 
-_STEPS, _RECORDS = 100, 256
+_STEPS = 300
 _SEEDS = range(4)
 _LEAST_ROWS, _FLOATS = 1000, 2**21
 _COMMON = 0.95
@@ -30,7 +30,7 @@ _TOO_MANY = 0.5
 
 
 def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
-    """Refuse, in one line, a fit that runs away or learns nothing on simulated tables.
+    """Refuse, in one line, a fit that runs away on simulated tables.
 
     Args:
         bound: The model.
@@ -53,18 +53,12 @@ def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
     )
     keys = jax.random.split(jax.random.PRNGKey(17), len(tables))
     scatter = jnp.arange(len(tables)) % 2 == 1
-    finite, lost = (np.asarray(x) for x in _begin(bound.target, counts, short, rows, scatter, keys))
+    finite = np.asarray(_begin(bound.target, counts, short, rows, scatter, keys))
     if np.mean(~finite) >= _TOO_MANY:
         raise NoisewiseError(
             f"rehearsal: {np.sum(~finite)} of {len(finite)} simulated fits ran away within "
             f"{short.steps} steps; nothing was spent: give latents priors of order one, log-normal "
             "for scales"
-        )
-    if np.median(lost) >= _TOO_MANY:
-        raise NoisewiseError(
-            f"rehearsal: at the fit {np.median(lost):.0%} of simulated records have gradients that "
-            "are not finite numbers, and would teach nothing; nothing was spent: look for logarithms "
-            "or powers of zero and overflowing exponentials in the model, or narrow its priors"
         )
 
 
@@ -93,13 +87,14 @@ def _is_count(view: RowView, argument: str) -> bool:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _begin(
-    target: Any, counts: tuple[Any, ...], run: Run, rows: Rows, scatter: Array, keys: Array
-) -> tuple[Array, Array]:
-    """Whether iterates stay finite, and the share of records whose gradients at the end do not."""
+    target: Target, counts: tuple[Any, ...], run: Run, rows: Rows, scatter: Array, keys: Array
+) -> Array:
+    """Whether iterates stay finite, table by table: beside each other they compile longer."""
     count = len(jax.tree.leaves(rows)[0][0])
     source = device_source(run, count)
 
-    def one(table: Rows, scatter: Array, key: Array) -> tuple[Array, Array]:
+    def one(inputs: tuple[Rows, Array, Array]) -> Array:
+        table, scatter, key = inputs
         key_truth, key_rows, key_scatter, key_run = jax.random.split(key, 4)
         table = target.simulate(key_rows, target.sample_prior(key_truth, 1)[0], table)
         factor = jnp.where(scatter, jax.random.exponential(key_scatter, (count,)), 1.0)
@@ -108,11 +103,6 @@ def _begin(
             table[name] = scattered.astype(table[name].dtype)
         prepared = target.prepare(table, run.numbers.constants.frame)
         parameters = run_simulated(run, source, prepared, key_run).state.parameters
-        some = jax.tree.map(lambda column: column[:_RECORDS], prepared)
-        none = jnp.zeros((1, target.dim))
-        rule, constants = run.algorithm.rule, run.numbers.constants
-        gradients = rule.record_gradients(constants, parameters, none, some, 0.0)
-        lost = ~jnp.isfinite(gradients).all(-1)
-        return jnp.isfinite(parameters).all(), lost.mean()
+        return jnp.isfinite(parameters).all()
 
-    return jax.vmap(one)(rows, scatter, keys)
+    return jax.lax.map(one, (rows, scatter, keys))
