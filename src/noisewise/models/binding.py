@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import Encoder, PrivateRows, Rows, Schema, Table
+from noisewise.data import Column, Encoder, PrivateRows, Rows, Schema, Table
 from noisewise.models.ready_made import ReadyMade
 
 _FARTHEST = 2e4
@@ -69,9 +69,18 @@ class RowView:
 
     def bounds(self, argument: str) -> tuple[float, float] | None:
         """Declared bounds of an argument in its own units; None where it has none."""
+        column = self._column(argument)
+        return None if column is None else column.bounds
+
+    def kind(self, argument: str) -> str | None:
+        """The kind of column behind an argument; None where there is not one."""
+        column = self._column(argument)
+        return None if column is None else column.kind
+
+    def _column(self, argument: str) -> Column | None:
         encoder = self.encoder
         name = encoder.target if encoder is not None and argument == "y" else argument
-        return self.schema[name].bounds if name is not None and name in self.schema else None
+        return self.schema[name] if name is not None and name in self.schema else None
 
     @property
     def feature_names(self) -> list[str] | None:

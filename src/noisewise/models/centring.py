@@ -92,9 +92,8 @@ def centred(target: Target, rows: Rows) -> Target:
     """
     if type(target) is not Target:
         return target  # ready-made models have closed forms for their own coordinates
-    real = [
-        s for s in target.layout.latents if _is_real(s) and s.name not in dependent_sites(target)
-    ]
+    dependent = dependent_sites(target)
+    real = [s for s in target.layout.latents if _is_real(s) and s.name not in dependent]
     positive = [site for site in target.layout.latents if _is_positive(site)]
     pairs = [(a, s) for a in real for s in positive if _broadcasts(s, a)]
     if not pairs:
@@ -104,15 +103,15 @@ def centred(target: Target, rows: Rows) -> Target:
     for site in real:
         scales = tuple(s.name for a, s in pairs if a is site and same.under_scaling(site, s))
         if scales:
-            one = CentredTarget(*_parts(target), centrings=(Centring(site.name, scales),))
+            one = _with(target, Centring(site.name, scales))
             others = (s for s in real if s is not site and _broadcasts(s, site))
             shifts = tuple(s.name for s in others if same.under_shift(one, site, s))
             found.append(Centring(site.name, scales, shifts))
-    return CentredTarget(*_parts(target), centrings=tuple(found)) if found else target
+    return _with(target, *found) if found else target
 
 
-def _parts(target: Target) -> tuple[Any, ...]:
-    return target.model, target.layout, target.example
+def _with(target: Target, *centrings: Centring) -> CentredTarget:
+    return CentredTarget(target.model, target.layout, target.example, centrings)
 
 
 class _Invariance:
@@ -160,10 +159,9 @@ def _is_positive(site: Site) -> bool:
 
 def _probed(site: Site) -> np.ndarray:
     """What the site's bijector makes of a few numbers, in its first coordinate."""
-    free = jnp.broadcast_to(
-        jnp.asarray(_PROBE).reshape(-1, *[1] * len(site.shape)), (7, *site.shape)
-    )
-    return np.asarray(biject_to(site.support)(free)).reshape(7, -1)[:, 0]
+    column = jnp.asarray(_PROBE).reshape(-1, *[1] * len(site.shape))
+    free = jnp.broadcast_to(column, (len(_PROBE), *site.shape))
+    return np.asarray(biject_to(site.support)(free)).reshape(len(_PROBE), -1)[:, 0]
 
 
 def _broadcasts(one: Site, other: Site) -> bool:

@@ -58,14 +58,14 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     if not jnp.isfinite(prior).all():
         wild = target.labels[int(np.argmax(~np.isfinite(np.asarray(prior)).all(0)))]
         raise ModelError(
-            f"draws of latent '{wild}' from its prior are not all finite numbers: give it a prior of "
-            "order one, log-normal for a scale"
+            f"draws of latent '{wild}' from its prior are not all finite numbers: give it a prior "
+            "of order one, log-normal for a scale"
         )
     lost = 1 - float(np.isfinite(np.asarray(gradients)).all(-1).mean())
     if lost > _MOST_LOST:
         raise ModelError(
-            f"{lost:.0%} of simulated records have gradients that are not finite numbers, and would "
-            "teach nothing: look for logarithms or powers of zero and overflowing exponentials in "
+            f"{lost:.0%} of simulated records have gradients that are not finite numbers, and "
+            "would teach nothing: look for logarithms or powers of zero and overflowing exponentials in "
             "the model, or narrow its priors"
         )
     known = np.asarray(prior, float) if gaussian else _without_far_tails(np.asarray(prior, float))

@@ -114,10 +114,8 @@ def under_model_prior(
         last += bool((power == 1).all())
         if last == _LAST_ROUNDS:
             break
-    chosen = np.stack(
-        [each[rng.permutation(len(each))[:count]] for each, rng in zip(draws, rngs, strict=True)]
-    )
-    chosen = chosen.astype(float)
+    kept = zip(draws.astype(float), rngs, strict=True)
+    chosen = np.stack([each[rng.permutation(len(each))[:count]] for each, rng in kept])
     chosen[power < 1] = np.nan
     return chosen
 

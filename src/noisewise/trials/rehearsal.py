@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import Column, Rows
+from noisewise.data import Rows
 from noisewise.engine import Run, device_source, run_simulated
 from noisewise.models import BoundModel, RowView, Target
 
@@ -48,8 +48,7 @@ def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
     counts = tuple(
         (name, *bounds)
         for name in sorted(bound.target.generated)
-        if np.issubdtype(rows[name].dtype, np.integer) or _is_count(bound.view, name)
-        if (bounds := bound.view.bounds(name)) is not None
+        if bound.view.kind(name) == "count" and (bounds := bound.view.bounds(name)) is not None
     )
     keys = jax.random.split(jax.random.PRNGKey(17), len(tables))
     scatter = jnp.arange(len(tables)) % 2 == 1
@@ -76,13 +75,6 @@ def stressed_rows(view: RowView, rng: np.random.Generator, n: int) -> Rows:
             flat = np.sort(values.reshape(n, -1), axis=0)
             arrays[column.name] = np.take_along_axis(flat, ranks, axis=0).reshape(values.shape)
     return view.encode(arrays)
-
-
-def _is_count(view: RowView, argument: str) -> bool:
-    encoder = view.encoder
-    name = encoder.target if encoder is not None and argument == "y" else argument
-    column: Column | None = view.schema[name] if name in view.schema else None
-    return column is not None and column.kind == "count"
 
 
 @partial(jax.jit, static_argnums=(0, 1))
