@@ -65,8 +65,8 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     if lost > _MOST_LOST:
         raise ModelError(
             f"{lost:.0%} of simulated records have gradients that are not finite numbers, and "
-            "would teach nothing: look for logarithms or powers of zero and overflowing exponentials in "
-            "the model, or narrow its priors"
+            "would teach nothing: look for logarithms or powers of zero and overflowing "
+            "exponentials in the model, or narrow its priors"
         )
     known = np.asarray(prior, float) if gaussian else _without_far_tails(np.asarray(prior, float))
     rows, gradients = jax.device_get((rows, gradients))
