@@ -47,6 +47,13 @@ def test_every_kind_is_encoded() -> None:
     np.testing.assert_array_equal(encoded["y"], [1, 0, 1])
 
 
+def test_a_target_of_three_categories_is_its_codes() -> None:
+    """As indices, in the declared order; two categories stay the numbers 0 and 1."""
+    y = Encoder(SCHEMA, target="site").encode(DATA)["y"]
+    assert y.dtype == np.int32 and y.tolist() == [0, 1, 2]
+    assert Encoder(SCHEMA, target="sex").encode(DATA)["y"].dtype == np.float32
+
+
 @pytest.mark.parametrize("target", ["age", "visits", "ill"])
 def test_targets_stay_in_their_own_units(target: str) -> None:
     encoder = Encoder(SCHEMA, target)

@@ -86,9 +86,14 @@ def test_both_ways_of_writing_a_model_are_one():
     assert isinstance(other, CentredTarget)
     theta = one.sample_prior(jax.random.PRNGKey(0), 5)
     record = {"ward": jnp.array(2), "y": jnp.array(0.7)}
-    for density in (lambda t, x: t.log_prior(x), lambda t, x: t.log_likelihood(x, record)):
-        here, there = (jax.vmap(lambda x, t=t: density(t, x))(theta) for t in (one, other))
-        np.testing.assert_allclose(here, there, rtol=1e-4, atol=1e-4)
+    for target in (one, other):
+        assert target.labels == ["m", "s", "a[0]", "a[1]", "a[2]", "a[3]"]
+    priors = [jax.vmap(target.log_prior)(theta) for target in (one, other)]
+    np.testing.assert_allclose(*priors, rtol=1e-4, atol=1e-4)
+    likelihoods = [
+        jax.vmap(target.log_likelihood, (0, None))(theta, record) for target in (one, other)
+    ]
+    np.testing.assert_allclose(*likelihoods, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("model", [centred, standardised, horseshoe])

@@ -1,4 +1,4 @@
-"""A trace that has not arrived is never called ok, however far it started and however it was cut."""
+"""A trace that has not arrived is never called ok, however far away it started."""
 
 from dataclasses import replace
 

@@ -40,11 +40,9 @@ def read_with(estimates, variance, prior_sd):
     return under_model_prior(target, identity_frame(DIM), prior, found, [rng])[0]
 
 
-@pytest.mark.parametrize(
-    "estimates", [(0.9, -1.1, 0.3, 1.6, -0.4), (0.1, -0.05, 0.15, -0.1, 0.02)]
-)
+@pytest.mark.parametrize("estimates", [(0.9, -1.1, 0.3, 1.6, -0.4), (0.1, -0.05, 0.15, -0.1, 0.02)])
 def test_a_group_scale_has_its_own_posterior(estimates):
-    """Far from a funnel and inside one. Mean and sd of log s and the first group's mean to 0.15 sds;
+    """Far from a funnel and inside one. Means and sds of log s and of the first group to 0.15 sds;
     the Monte Carlo error of 2000 draws is about 0.03, and more where moves are small."""
     variance = 0.15**2
     draws = read_with(np.array(estimates), variance, [1.0, *[1.5] * GROUPS])
