@@ -27,6 +27,7 @@ _LEAST_ROWS, _FLOATS = 1000, 2**21
 _COMMON = 0.95
 """Share of people who have a category's first level, and correlation of the others' ranks."""
 _TOO_MANY = 0.5
+_AT_THE_LIMIT = 0.98
 
 
 def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
@@ -81,7 +82,7 @@ def stressed_rows(view: RowView, rng: np.random.Generator, n: int) -> Rows:
 def _begin(
     target: Target, counts: tuple[Any, ...], run: Run, rows: Rows, scatter: Array, keys: Array
 ) -> Array:
-    """Whether iterates stay finite, table by table: beside each other they compile longer."""
+    """Whether iterates stay finite and within their limits, table by table: beside each other they compile longer."""
     count = len(jax.tree.leaves(rows)[0][0])
     source = device_source(run, count)
 
@@ -95,6 +96,6 @@ def _begin(
             table[name] = scattered.astype(table[name].dtype)
         prepared = target.prepare(table, run.numbers.constants.frame)
         parameters = run_simulated(run, source, prepared, key_run).state.parameters
-        return jnp.isfinite(parameters).all()
+        return (jnp.abs(parameters) < _AT_THE_LIMIT * run.numbers.limit).all()
 
     return jax.lax.map(one, (rows, scatter, keys))
