@@ -191,8 +191,9 @@ def _limit(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
 
 
 def _gaussian_prior(settings: Settings, frame: Frame) -> Array | None:
-    if not settings.gaussian_prior or settings.prior_precision is None:
+    if not settings.along_gaussian_prior:
         return None
+    assert settings.prior_precision is not None  # the property has looked
     return jnp.asarray(frame.precision(settings.prior_precision), jnp.float32)
 
 

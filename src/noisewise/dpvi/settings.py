@@ -129,6 +129,12 @@ class Settings:
             raise NoisewiseError("a full-rank guide maps to a Cholesky factor: scale_of is 'sd'")
 
     @property
+    def along_gaussian_prior(self) -> bool:
+        """Whether descent is along a Gaussian prior: of the rules only means_only can."""
+        known = self.prior_precision is not None
+        return self.gaussian_prior and known and self.rule == "means_only"
+
+    @property
     def keeps_matrix(self) -> bool:
         """Whether a trace keeps what a curvature matrix is inferred from."""
         return self.full_curvature and self.rule in _MATRIX

@@ -74,7 +74,7 @@ class Dpvi:
         bound = as_declared(bound) if share_to_spend(bound, job.covariate_share) else bound
         settings = self._settings or guess_settings(bound, count, job.budget, job.steps)
         by_hand = isinstance(self.plan, Settings)
-        if not settings.gaussian_prior and (by_hand or bound.target.dim > LARGEST_MATRIX):
+        if not settings.along_gaussian_prior and (by_hand or bound.target.dim > LARGEST_MATRIX):
             refuse_if_it_diverges(bound, _assemble_once(job, settings), count)
 
     def _check_posterior(self, bound: BoundModel) -> None:

@@ -79,6 +79,8 @@ def infer_many(
             )
         except np.linalg.LinAlgError:  # a trace too wild for its moments to be matrices
             outcomes.append(_diverged(context, draws))
+    if method == "naive":
+        return outcomes
     return _with_model_prior(outcomes, context, rngs, side_by_side or len(kept))
 
 
@@ -92,7 +94,7 @@ def _with_model_prior(
     settings, frame = context.settings, context.frame
     done = [one._replace(draws=settings.recalibrated(one.draws)) for one in outcomes]
     alive = [k for k, one in enumerate(outcomes) if one.moments is not None]
-    if not settings.gaussian_prior or not alive:
+    if not alive:
         return done
     filled = [*alive, *alive[-1:] * (width - len(alive))]
     moments = [outcomes[k].moments for k in filled]
@@ -165,7 +167,7 @@ def _outcome(
     elif not found.identified:
         status = Status.CURVATURE_UNIDENTIFIED
     moments = None
-    if settings.gaussian_prior and method != "naive" and status != Status.DIVERGED:
+    if settings.along_gaussian_prior and method != "naive" and status != Status.DIVERGED:
         moments = found.theta_moments()
     theta = context.frame.to_model_exactly(theta)
     return Outcome(

@@ -82,7 +82,8 @@ def stressed_rows(view: RowView, rng: np.random.Generator, n: int) -> Rows:
 def _begin(
     target: Target, counts: tuple[Any, ...], run: Run, rows: Rows, scatter: Array, keys: Array
 ) -> Array:
-    """Whether iterates stay finite and within their limits, table by table: beside each other they compile longer."""
+    """Whether iterates stay finite and within their limits, table by table: side by side they would
+    compile longer."""
     count = len(jax.tree.leaves(rows)[0][0])
     source = device_source(run, count)
 
