@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,12 +104,16 @@ def _covid(folder: Path) -> Covariates:
     return Covariates(tuple(columns), arrays)
 
 
-def _rand(folder: Path) -> Covariates:
+def _shipped(name: str) -> Any:
+    """A data frame that ships with statsmodels."""
     try:
-        from statsmodels.datasets import randhie
+        return import_module(f"statsmodels.datasets.{name}").load_pandas().data
     except ImportError as error:
-        raise Missing("RAND ships with statsmodels: pip install statsmodels") from error
-    frame = randhie.load_pandas().data
+        raise Missing(f"{name} ships with statsmodels: pip install statsmodels") from error
+
+
+def _rand(folder: Path) -> Covariates:
+    frame = _shipped("randhie")
     bounds = {"lncoins": (0, 5), "lpi": (0, 8), "fmde": (0, 9), "physlm": (0, 1), "disea": (0, 60)}
     reals = [Column(name=n, kind="real", bounds=b) for n, b in bounds.items()]
     binary = [Column(name=n, kind="binary") for n in ("idp", "hlthg", "hlthf", "hlthp")]
@@ -117,11 +122,55 @@ def _rand(folder: Path) -> Covariates:
     return Covariates((*reals, *binary), arrays)
 
 
+def _fair(folder: Path) -> Covariates:
+    """Fair's survey of marriages: 6,366 rows, a few values each, tied closely."""
+    frame = _shipped("fair")
+    bounds = {"age": (15, 60), "yrs_married": (0, 40), "children": (0, 10), "educ": (5, 25)}
+    columns = [Column(name=name, kind="real", bounds=found) for name, found in bounds.items()]
+    arrays = {name: frame[name].to_numpy(float) for name in bounds}
+    for name in ("rate_marriage", "religious", "occupation", "occupation_husb"):
+        column, arrays[name] = _category(name, frame[name].astype(int).astype(str).to_numpy())
+        columns.append(column)
+    return Covariates(tuple(columns), arrays)
+
+
+def _anes(folder: Path) -> Covariates:
+    """The American national election study of 1996: 944 rows."""
+    frame = _shipped("anes96")
+    bounds = {"age": (18, 100), "educ": (1, 7), "income": (1, 24), "popul": (0, 10_000)}
+    columns = [Column(name=name, kind="real", bounds=found) for name, found in bounds.items()]
+    arrays = {name: frame[name].to_numpy(float) for name in bounds}
+    column, arrays["PID"] = _category("PID", frame["PID"].astype(int).astype(str).to_numpy())
+    return Covariates((*columns, column), arrays)
+
+
+def _cells(folder: Path) -> Covariates:
+    """Cell nuclei of the breast cancer data: 569 rows, radius, perimeter and area nearly copies."""
+    try:
+        from sklearn.datasets import load_breast_cancer
+    except ImportError as error:
+        raise Missing("cells ships with scikit-learn: pip install scikit-learn") from error
+    found = load_breast_cancer()
+    bounds = {
+        "mean radius": (0, 40),
+        "mean texture": (0, 50),
+        "mean perimeter": (0, 300),
+        "mean area": (0, 4000),
+        "mean smoothness": (0, 1),
+    }
+    places = {str(name): place for place, name in enumerate(found.feature_names)}
+    columns = tuple(Column(name=name, kind="real", bounds=both) for name, both in bounds.items())
+    return Covariates(columns, {name: found.data[:, places[name]] for name in bounds})
+
+
 TABLES: dict[str, Callable[[Path], Covariates]] = {
     "adult-six": _adult_six,
     "adult": _adult_whole,
     "rand": _rand,
     "covid": _covid,
+    "fair": _fair,
+    "anes": _anes,
+    "cells": _cells,
 }
 
 

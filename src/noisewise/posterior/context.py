@@ -26,6 +26,8 @@ class Reference(NamedTuple):
     covariates_representative: bool
     """Whether the model has no covariates, or they come from a public sample. If not, the rows say
     what curvature to expect, for the trace to correct, and no more."""
+    approximate: bool = False
+    """Whether covariates are like the real ones only as far as a noisy description of them says."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -98,7 +98,7 @@ class NoiseAwarePosterior(NamedTuple):
         """Of what `draw_theta` draws, without its chance."""
         if self.given is None:
             theta = self.draw_theta(np.random.default_rng(0))
-            return Moments(theta.mean(0), np.cov(theta, rowvar=False))
+            return Moments(theta.mean(0), np.atleast_2d(np.cov(theta, rowvar=False)))
         inverse_roots = np.linalg.inv(np.linalg.cholesky(self.given.sensitivity)).mT
         spread = inverse_roots @ self._sandwich_root()
         means = self.given.mean

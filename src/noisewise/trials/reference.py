@@ -16,4 +16,5 @@ def reference_rows(bound: BoundModel, public_count: int) -> Reference:
     bias must be known better than the fit."""
     count = int(np.clip(public_count, *_REFERENCE_ROWS))
     found = bound.view.simulate(np.random.default_rng(1), count)
-    return Reference({n: jnp.asarray(column) for n, column in found.items()}, bound.simulable)
+    rows = {name: jnp.asarray(column) for name, column in found.items()}
+    return Reference(rows, bound.simulable, bound.approximate)
