@@ -36,6 +36,7 @@ _LEAPFROG, _MOVES = 8, 2
 _ACCEPTED = 0.7
 _SHRINKAGE = 10.0
 _LEAST_DRAWS = 400
+_IMPOSSIBLE = 1e30
 
 
 class UnderGaussianPrior(NamedTuple):
@@ -134,7 +135,7 @@ def _next_powers(
     power: Float[np.ndarray, " fits"], ratio: Float[np.ndarray, "fits draws"]
 ) -> tuple[Float[np.ndarray, " fits"], Float[np.ndarray, "fits draws"]]:
     """The largest powers up to 1 that leave enough draws effective, and the weights."""
-    ratio = np.where(np.isfinite(ratio), ratio, -np.inf)
+    ratio = np.where(np.isfinite(ratio), ratio, -_IMPOSSIBLE)
     ratio = ratio - ratio.max(1, keepdims=True)
     low, high = np.zeros_like(power), 1 - power
     step = high
