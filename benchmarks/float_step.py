@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from benchmarks.problems import NOISE_MULTIPLIER, Problem
+from noisewise.dpvi import Point
 from noisewise.engine.run import _stream
 from noisewise.mechanism import Chunk, SecureSource
 
@@ -32,15 +33,16 @@ def build(problem: Problem) -> Any:
         key, offset, drawn = inputs
         key_guide, key_noise = jax.random.split(key)
         shocks = jax.random.normal(key_guide, (algorithm.draws, rule.target.dim))
-        share = rule.public_gradient(constants, parameters, shocks) / numbers.public_count
+        at = Point(constants, parameters, shocks)
+        share = rule.public_gradient(at)[: rule.released] / numbers.public_count
         here = jax.lax.dynamic_slice_in_dim(indices, offset, size)
         batch = jax.tree.map(lambda column: column[here], rows)
-        gradients = rule.record_gradients(constants, parameters, shocks, batch, share)
+        gradients = rule.record_gradients(at, batch, share)
         norms = jnp.sqrt(jnp.sum(gradients * gradients, axis=1))
         factors = jnp.minimum(1.0, clip_norm / norms) * (jnp.arange(size) < drawn)
         noise = NOISE_MULTIPLIER * clip_norm * jax.random.normal(key_noise, (rule.released,))
         total = jnp.sum(gradients * factors[:, None], axis=0) + noise
-        gradient = rule.complete(constants, parameters, shocks, total)
+        gradient = rule.complete(at, total)
         return parameters - numbers.step_size * gradient, None
 
     @jax.jit

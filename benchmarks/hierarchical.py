@@ -116,7 +116,7 @@ def run(prior: str, form: str, outcome: str, fits: int, steps: int) -> dict[str,
         ]
     bound = bind_model(model, Schema((*covariates, OUTCOMES[outcome])), "y")
     others = covariates_cost(bound, BUDGET)
-    bound = as_declared(bound)
+    bound = as_declared(bound, others, ROWS)
     settings = guess_settings(bound, ROWS, BUDGET, steps)
     ready = simulator(bound, settings, ROWS, BUDGET, others)
     found = ready.run(range(fits), draws=DRAWS, seed=3)

@@ -25,7 +25,7 @@ from jax import Array
 
 from noisewise.data import Column, Rows, Schema
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble
-from noisewise.engine import Run, block_length, device_source, run_simulated
+from noisewise.engine import Run, block_length, run_simulated
 from noisewise.mechanism import Budget
 from noisewise.models import Target, bind_model
 from noisewise.planning import mixture_guess
@@ -132,8 +132,7 @@ def _asked_for(target: Target, found: Any) -> Fit:
 
 @jax.jit
 def _run(run: Run, table: Rows, key: Array) -> Any:
-    source = device_source(run, len(next(iter(table.values()))))
-    found = run_simulated(run, source, table, key, block_length(run))
+    found = run_simulated(run, table, key, block_length(run))
     return found.records, found.state.parameters
 
 

@@ -25,15 +25,15 @@ import numpyro
 import numpyro.distributions as dist
 
 from benchmarks.real_tables import TABLES, Covariates, Missing, read
-from noisewise.covariates import buy_shape, covariate_columns, covariates_cost, shaped
+from noisewise.covariates import know_covariates
 from noisewise.data import Column, Table
-from noisewise.mechanism import Budget
+from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import guess_settings
 from noisewise.trials import SimulatedFits, Simulator
 from noisewise.trials.designs import dpvi_trial
 
-DRAWS, DELTA, SHAPES = 400, 1e-6, 4
+DRAWS, DELTA = 400, 1e-6
 OUTCOMES = {
     "logistic": Column(name="outcome", kind="binary"),
     "poisson": Column(name="outcome", kind="count", bounds=(0, 50)),
@@ -60,7 +60,6 @@ class Case:
     covariates: str
     rows: int = 20_000
     share: float = 0.1
-    shapes: int = SHAPES
 
 
 def main() -> None:
@@ -74,14 +73,13 @@ def main() -> None:
     parser.add_argument("--covariates", nargs="+", default=["bought"], choices=kinds)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--share", type=float, default=0.1)
-    parser.add_argument("--shapes", type=int, default=SHAPES)
     parser.add_argument("--fits", type=int, default=32)
     parser.add_argument("--group", type=int, default=8, help="fits that share one purchase")
     parser.add_argument("--json", type=Path, help="append results to this file")
     given = parser.parse_args()
     every = itertools.product(given.tables, given.models, given.epsilons, given.covariates)
     for table, model, epsilon, kind in every:
-        case = Case(table, model, epsilon, kind, given.rows, given.share, given.shapes)
+        case = Case(table, model, epsilon, kind, given.rows, given.share)
         try:
             covariates = read(table, given.data)
         except Missing as missing:
@@ -125,17 +123,13 @@ def _simulator(
     """Fits as `nw.fit` would make them of this part of the table, all with its covariates."""
     budget, rows = Budget(epsilon=case.epsilon, delta=DELTA), len(arrays["outcome"])
     known: tuple[BoundModel, ...] = (bound,)
-    others = ()
+    others: tuple[Release, ...] = ()
     if case.covariates == "public":
         known = (bound.with_covariates(covariates.arrays),)
     elif case.covariates == "bought":
-        others = covariates_cost(bound, budget, case.share)
-        columns = covariate_columns(bound.view, bound.target.generated)
         table = Table.from_arrays(arrays, bound.view.schema, allow_constant=True)
-        shape = buy_shape(table, columns, rows, budget, share=case.share, insecure_seed=seed)
-        rng = np.random.default_rng([12, seed])
-        others_ = [shape.perturbed(rng) for _ in range(case.shapes - 1)]
-        known = tuple(shaped(bound, one) for one in (shape, *others_))
+        found = know_covariates(bound, table, rows, budget, share=case.share, insecure_seed=seed)
+        known, others = found.bounds, found.releases
     settings = guess_settings(known[0], rows, budget, None)
     mechanism = settings.mechanism().calibrate(budget, others)
     trial = replace(dpvi_trial(known[0], settings, mechanism, rows), covariates=known)
@@ -172,7 +166,7 @@ def text(found: dict[str, Any]) -> str:
     z_mean, z_sd, inside, error, sd = table.T
     off = np.argsort(-np.abs(np.log(np.maximum(z_sd, 1e-3))) - np.abs(z_mean))
     names = list(found["coordinates"])
-    keys = ("table", "model", "rows", "epsilon", "covariates", "share", "shapes", "fits")
+    keys = ("table", "model", "rows", "epsilon", "covariates", "share", "fits")
     whole, reported = np.sqrt(np.mean(error**2)), np.sqrt(np.mean(sd**2))
     lines = [
         " ".join(f"{key}={found[key]}" for key in keys),

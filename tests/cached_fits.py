@@ -31,7 +31,6 @@ from noisewise.data import PrivateRows
 from noisewise.dpsep import (
     LogisticSite,
     NetworkSite,
-    adf,
     adf_in_batches,
     assemble,
     ep,
@@ -41,7 +40,7 @@ from noisewise.dpsep import (
     one_at_a_time,
     random_passes,
 )
-from noisewise.models import Network, bind_model
+from noisewise.models import bind_model
 
 ROWS = 61
 BUDGET = nw.Budget(epsilon=8.0, delta=1e-6)
@@ -106,7 +105,7 @@ def non_private() -> None:
 def one_by_one() -> None:
     rows, site = matrix(3, 0), LogisticSite(3)
     order, start = random_passes(ROWS, 1, 0), np.zeros(3)
-    for way in (one_at_a_time, adf, ep):
+    for way in (one_at_a_time, ep):
         jax.block_until_ready(way(site, rows, order, initial=start))
 
 
@@ -128,7 +127,7 @@ def rivals() -> None:
     target = network_target(3, 2)
     jax.block_until_ready(unsafe_vi(target, rows, vi_start(start), KEY, epochs=1))
     weights = jnp.asarray(start, jnp.float32)
-    jax.block_until_ready(unsafe_point_estimate(Network(3), rows, weights, KEY, epochs=1))
+    jax.block_until_ready(unsafe_point_estimate(NetworkSite(2, 3), rows, weights, KEY, epochs=1))
     private_line(rows["X"], rows["y"], BUDGET, clip_norm=5.0, insecure_seed=0)
 
 

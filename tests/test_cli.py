@@ -1,5 +1,6 @@
 """The command line as a person uses it: real files, real folders, one-line errors."""
 
+import dataclasses
 import json
 import re
 
@@ -60,7 +61,9 @@ def fitted(files):
 
 def test_fit_writes_result_and_report(fitted):
     folder, outcome = fitted
-    assert {p.name for p in folder.iterdir()} == {"arrays.npz", "result.json", "report.html"}
+    assert {p.name for p in folder.iterdir()} == {
+        *("arrays.npz", "digest.txt", "result.json", "report.html")
+    }
     assert "sex=m" in outcome.output
     assert "number of rows" in outcome.output
     assert nw.Result.load(folder).privacy.private
@@ -72,14 +75,53 @@ def test_verify_recomputes_the_certificate(fitted):
     assert "certificate holds" in outcome.output
 
 
-def test_verify_fails_on_a_forged_ledger(fitted, tmp_path):
-    forged = nw.Result.load(fitted[0]).save(tmp_path / "forged")
-    plain = json.loads((forged / "result.json").read_text())
-    plain["privacy"]["releases"][0]["noise_multiplier"] /= 2
-    (forged / "result.json").write_text(json.dumps(plain))
+def test_verify_fails_on_forged_releases(fitted, tmp_path):
+    """Also where the forger has made the digest fit; a changed file does not even load."""
+    found = nw.Result.load(fitted[0])
+    first, *others = found.privacy.releases
+    weaker = dataclasses.replace(first, noise_multiplier=first.noise_multiplier / 2)
+    claimed = dataclasses.replace(found.privacy, releases=(weaker, *others))
+    forged = dataclasses.replace(found, privacy=claimed).save(tmp_path / "forged")
     outcome = RUN.invoke(app, ["verify", str(forged)])
     assert outcome.exit_code == 1
     assert "DOES NOT HOLD" in outcome.output
+    (forged / "result.json").write_text((forged / "result.json").read_text() + " ")
+    outcome = RUN.invoke(app, ["verify", str(forged)])
+    assert outcome.exit_code == 2
+    assert "was changed since it was written" in outcome.output
+
+
+def test_a_ledger_and_a_key_on_the_command_line(files, tmp_path):
+    """A fit that is signed and spends; one more than the total is refused, and nothing saved."""
+    run = tmp_path / "people.db", tmp_path / "keys"
+    book, keys = map(str, run)
+    assert RUN.invoke(app, ["ledger", "init", book, "--epsilon", "1.2"]).exit_code == 0
+    assert RUN.invoke(app, ["ledger", "init", book, "--epsilon", "9"]).exit_code == 2
+    assert RUN.invoke(app, ["keys", keys]).exit_code == 0
+    spending = ["--ledger", book, "--purpose", "visits [by] age"]
+    outcome = fit(files, *spending, "--sign", f"{keys}/private.pem", out="signed")
+    assert outcome.exit_code == 0, outcome.output
+    assert "epsilon 1 of 1.2 is spent" in " ".join(outcome.output.split())
+    signed = str(files / "signed")
+    outcome = RUN.invoke(app, ["verify", signed, "--key", f"{keys}/public.pem"])
+    assert outcome.exit_code == 0 and "signature holds" in outcome.output
+    RUN.invoke(app, ["keys", f"{keys}/others"])
+    outcome = RUN.invoke(app, ["verify", signed, "--key", f"{keys}/others/public.pem"])
+    assert outcome.exit_code == 1 and "signature DOES NOT HOLD" in outcome.output
+    outcome = fit(files, *spending, out="second")
+    assert outcome.exit_code == 2 and "allows epsilon 1.2 in all" in outcome.output
+    assert not (files / "second").exists()
+    outcome = fit(files, "--purpose", "none", out="second")
+    assert outcome.exit_code == 2 and "--purpose is written into a ledger" in outcome.output
+    page, plain = tmp_path / "ledger.html", tmp_path / "ledger.json"
+    outcome = RUN.invoke(app, ["ledger", "show", book, "-o", str(page)])
+    assert outcome.exit_code == 0 and "visits [by] age" in page.read_text()
+    assert "Further fits at epsilon 1 would bring it to" in outcome.output
+    assert RUN.invoke(app, ["ledger", "export", book, "-o", str(plain)]).exit_code == 0
+    (entry,) = [line for line in json.loads(plain.read_text())["lines"] if "budget" in line["body"]]
+    assert entry["body"]["purpose"] == "visits [by] age"
+    outcome = RUN.invoke(app, ["ledger", "export", book, "-o", str(plain)])
+    assert outcome.exit_code == 2 and "cannot write" in outcome.output
 
 
 def test_report_writes_the_page_again(fitted, tmp_path):

@@ -1,6 +1,7 @@
 """Nothing that is saved, printed, logged, warned of or raised may hold a row, or anything computed
 from rows alone: looked for in every form in which a fit ever holds them (see `private_copies`)."""
 
+import dataclasses
 import logging
 import re
 import traceback
@@ -104,7 +105,8 @@ def saved(everything, table, tmp_path_factory):
 
 
 def _save_all(everything, table, folder):
-    asked = {"budget": BUDGET, "draws": DRAWS}
+    ledger = nw.Ledger.create(folder / "people.db", dataclasses.replace(BUDGET, epsilon=90.0))
+    asked = {"budget": BUDGET, "draws": DRAWS, "ledger": ledger}
     plan = nw.plan(
         "logistic", schema=SCHEMA, rows=130, budget=BUDGET, target="ill", fits=0, steps=400
     )
@@ -118,6 +120,8 @@ def _save_all(everything, table, folder):
         result.save(folder / name)
         result.report(folder / name / "report.html")
         everything.says(f"{name} in words", f"{result!r}\n{result.summary()}\n{result.privacy}")
+    ledger.report(folder / "ledger.html")
+    everything.says("ledger in words", ledger.export()["lines"])
     everything.says("plan in words", repr(plan))
     everything.says("table in words", f"{table!r} {table.rows!r} {table.schema!r}")
     nw.coverage(
@@ -147,6 +151,7 @@ def test_no_file_holds_a_cell_in_any_form(everything, saved):
     assert {path.rpartition("/")[2] for path in content} >= {
         *("result.json", "arrays.npz", "report.html", "plan.toml", "plan.html", "coverage.html"),
         *("group-0000000.npz", "privacy.json", "tables.json", "README.txt", "fidelity.html"),
+        *("people.db", "ledger.html"),
     }
     cells = everything.cells()
     # Raw, encoded, as the three engines hold them: many hundreds of cells in each form.
@@ -253,7 +258,8 @@ def test_no_file_or_text_holds_the_number_of_rows(everything, saved, table):
         # Secure noise of sd 6 hits zero once in sixteen runs; then there is nothing to tell apart.
         if result.request.public_count != len(table):
             assert not count.search((folder / name / "result.json").read_text())
-    assert not count.search(everything.said["table in words"].decode())
+    for what in ("table in words", "ledger in words"):
+        assert not count.search(everything.said[what].decode())
 
 
 def test_no_saved_array_has_a_length_that_follows_the_rows(saved, table):

@@ -11,6 +11,7 @@ import noisewise
 ROOT = Path(noisewise.__file__).parent
 STREET = [
     "_pages",
+    "_shapes",
     "_validate",
     "data",
     "models",

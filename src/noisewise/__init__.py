@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noisewise.data import Column, PublicSample, Schema, Table
     from noisewise.dpvi import Settings
     from noisewise.fitting import fit
-    from noisewise.mechanism import Budget, Certificate
+    from noisewise.mechanism import Budget, Certificate, Ledger
     from noisewise.planning import Plan, plan
     from noisewise.posterior import Status
     from noisewise.result import Result
@@ -40,6 +40,7 @@ _HOMES = {
     "Column": "data",
     "Combined": "synthetic.combining",
     "Coverage": "coverage.result",
+    "Ledger": "mechanism.ledger",
     "NoisewiseError": "_validate",
     "Plan": "planning.plan",
     "PublicSample": "data",
@@ -62,6 +63,7 @@ __all__ = [
     "Column",
     "Combined",
     "Coverage",
+    "Ledger",
     "NoisewiseError",
     "Plan",
     "PublicSample",
@@ -81,8 +83,9 @@ __all__ = [
 
 _PAGES = {
     "Coverage": ("report.coverage_page", "write_coverage_page"),
+    "Ledger": ("report.ledger_page", "write_ledger_page"),
     "Plan": ("report.plan_page", "write_plan_page"),
-    "Result": ("report", "write_report"),
+    "Result": ("report.page", "write_report"),
     "SyntheticTables": ("report.fidelity_page", "write_fidelity_page"),
 }
 register_pages({subject: partial(_load, *place) for subject, place in _PAGES.items()})

@@ -17,7 +17,7 @@ from noisewise.baselines import (
 from noisewise.baselines.network_rivals import negative_elbo
 from noisewise.dpsep import Gaussian, NetworkSite
 from noisewise.dpvi import Vanilla, assemble
-from noisewise.dpvi.rule import Constants
+from noisewise.dpvi.rule import Constants, Point
 from noisewise.guides import DiagonalGuide
 from noisewise.mechanism import Budget, Release, issue
 from noisewise.models import Network, identity_frame
@@ -65,8 +65,8 @@ def test_the_bound_is_the_one_that_private_fits_climb(rows, target):
     )
 
     def released(parameters):
-        records = rule.record_gradients(constants, parameters, draw[None], rows)
-        return records.sum(0) + rule.public_gradient(constants, parameters, draw[None])
+        at = Point(constants, parameters, draw[None])
+        return rule.record_gradients(at, rows).sum(0) + rule.public_gradient(at)
 
     wanted = jax.jit(released)(parameters)
     np.testing.assert_allclose(bound(parameters), wanted, rtol=1e-3, atol=0.05)
@@ -82,9 +82,7 @@ def test_vi_bends_and_learns_the_noise(rows, target):
 
 
 def test_the_point_estimate_bends(rows):
-    fit = jax.jit(
-        lambda start, key: unsafe_point_estimate(Network(HIDDEN), rows, start, key, epochs=100)
-    )
+    fit = jax.jit(lambda start, key: unsafe_point_estimate(SITE, rows, start, key, epochs=100))
     weights = fit(jnp.asarray(SITE.start(0)), jax.random.PRNGKey(0))
     layers = weights[: 3 * HIDDEN].reshape(HIDDEN, 3), weights[3 * HIDDEN :]
     assert rmse(Network(HIDDEN).output(*layers, rows["X"]), rows) < 0.25

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpsep import expected_kl, gaussian_kl, mean_kl, paper_expression
+from noisewise.dpsep import expected_kl, gaussian_kl, paper_expression
 
 
 def test_kl_of_gaussians():
@@ -30,11 +30,3 @@ def test_the_papers_expression_stands_beside_the_truth_where_it_applies():
     assert np.isnan(paper_expression(eta, precision, 0.1, 30.0, ridge=50.0))
     with pytest.raises(NoisewiseError, match="proportional to the identity"):
         paper_expression(eta, np.diag([1.0, 2.0, 3.0]), 0.1, 0.1, ridge=1.0)
-
-
-def test_mean_kl_over_fits():
-    means = np.array([[0.0], [1.0]])
-    precisions = np.ones((2, 1, 1))
-    found = mean_kl(np.zeros(1), np.eye(1), means, precisions)
-    assert found.mean == pytest.approx(0.25)
-    assert found.standard_error == pytest.approx(0.25)

@@ -10,9 +10,9 @@ from noisewise.dpsep import (
     assemble_phases,
     fit_simulated,
     glm_phases,
-    kept_share,
     phase_mechanisms,
 )
+from noisewise.dpsep.site import kept_share
 from noisewise.mechanism import Budget
 
 FITS, ROWS, WIDTH = 120, 600, 3

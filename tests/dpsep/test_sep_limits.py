@@ -12,7 +12,7 @@ from noisewise.dpsep import (
     Bounds,
     Phase,
     ProbitSite,
-    adf,
+    adf_in_batches,
     assemble,
     ep,
     fit_simulated,
@@ -22,6 +22,8 @@ from noisewise.dpsep import (
     scale_noise,
 )
 from noisewise.dpsep import SepSettings as Settings
+
+KEY = jax.random.PRNGKey(0)
 
 
 @pytest.mark.parametrize("natural", [True, False])
@@ -70,7 +72,7 @@ def test_ep_and_adf_are_exact_on_gaussian_likelihoods():
     mean, precision = exact(rows)
     for found in (
         ep(site(), rows, random_passes(N, 2, 0), initial=np.zeros(WIDTH)),
-        adf(site(), rows, random_passes(N, 1, 0), initial=np.zeros(WIDTH)),
+        adf_in_batches(site(), rows, np.zeros(WIDTH), KEY, epochs=1, batch=1),
     ):
         assert np.allclose(found.mean, mean, atol=1e-4)
         assert np.allclose(matrix(found.precision), precision, rtol=1e-3, atol=1e-2)
@@ -104,8 +106,10 @@ def test_clipping_binds_and_a_site_that_is_not_a_number_is_nothing():
     gone, silent = fit_unsafe(run, without), fit_unsafe(run, broken)
     assert np.allclose(silent.mean, gone.mean, atol=1e-6)
     assert np.allclose(silent.precision, gone.precision, atol=1e-5)
-    for method in (ep, adf):
-        found = method(site(), broken, random_passes(N, 1, 0), initial=np.zeros(WIDTH))
+    for found in (
+        ep(site(), broken, random_passes(N, 1, 0), initial=np.zeros(WIDTH)),
+        adf_in_batches(site(), broken, np.zeros(WIDTH), KEY, epochs=1, batch=1),
+    ):
         assert jax.tree.all(jax.tree.map(lambda part: bool(jnp.isfinite(part).all()), found))
 
 

@@ -104,6 +104,7 @@ def test_a_network_predicts_what_its_weights_do():
     last = mean[12:] + np.sqrt(0.3) * rng.standard_normal((40_000, 5))
     outputs = last @ np.append(hidden, 1) / np.sqrt(5)
     assert abs(outputs.mean() - float(found.mean)) < 5 * outputs.std() / 200
+    assert float(site.forward(jnp.asarray(mean), x[None])[0]) == pytest.approx(float(found.mean))
     assert float(found.variance) == pytest.approx(outputs.var(), rel=5 * np.sqrt(2 / 40_000))
 
 

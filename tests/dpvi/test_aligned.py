@@ -19,6 +19,7 @@ from noisewise.dpvi import (
     Dpvi,
     MeansOnly,
     Natural,
+    Point,
     Preconditioned,
     Settings,
     Vanilla,
@@ -144,11 +145,10 @@ def test_proposition_3_1_scales_are_the_means_times_the_draw(scale_map, of):
     parameters = jnp.concatenate([MEANS, FREE])
     noise = jax.random.normal(jax.random.PRNGKey(0), (1, 3))
     batch = target.prepare(rows, identity_frame(target.dim))
-    both = vanilla.record_gradients(constants(vanilla), parameters, noise, batch)
-    means = aligned.record_gradients(constants(aligned), parameters, noise, batch)
-    completed = jax.vmap(lambda g: aligned.complete(constants(aligned), parameters, noise, g))(
-        means
-    )
+    at = Point(constants(aligned), parameters, noise)
+    both = vanilla.record_gradients(at, batch)
+    means = aligned.record_gradients(at, batch)
+    completed = jax.vmap(lambda g: aligned.complete(at, g))(means)
     assert means.shape == (N, target.dim)
     assert np.allclose(completed, both, rtol=1e-5, atol=1e-5 * np.abs(both).max())
 
@@ -190,11 +190,11 @@ def test_theorem_3_1_aligned_scales_are_less_noisy(free, wider, sigma, scale_map
     for rule, clip in ((Vanilla(TARGET, guide), wider * narrow), (Aligned(TARGET, guide), narrow)):
         numbers = numbers_for(rule, clip, noise=sigma)
         found = noisy_scale_gradients(Dpvi(rule, 1), numbers, parameters, seed)
-        variances[rule.name] = np.asarray(found, float).var(0)
+        variances[type(rule).__name__] = np.asarray(found, float).var(0)
     expected = sigma**2 * ((wider * narrow) ** 2 - (slope * narrow) ** 2)
-    found = variances["vanilla"] - variances["aligned"]
+    found = variances["Vanilla"] - variances["Aligned"]
     # Products of normals have a kurtosis of nine: their sample variance errs by sqrt(8/4000).
-    error = (variances["vanilla"] + variances["aligned"]) * np.sqrt(8 / 4000)
+    error = (variances["Vanilla"] + variances["Aligned"]) * np.sqrt(8 / 4000)
     assert (np.abs(found - expected) < 5 * error).all()
     clear = expected > 5 * error
     assert (found[clear] > 0).all()
@@ -202,9 +202,9 @@ def test_theorem_3_1_aligned_scales_are_less_noisy(free, wider, sigma, scale_map
 
 @partial(jax.jit, static_argnums=(0, 1))
 def sums_with_and_without_one(rule, clip_prior, numbers, parameters, noise, rows):
-    public = rule.public_gradient(numbers.constants, parameters, noise)
-    share = public / N if clip_prior else 0.0
-    gradients = rule.record_gradients(numbers.constants, parameters, noise, rows, share)
+    at = Point(numbers.constants, parameters, noise)
+    share = rule.public_gradient(at)[: rule.released] / N if clip_prior else 0.0
+    gradients = rule.record_gradients(at, rows, share)
     everybody = jnp.ones(N, bool)
     without = clipped_sum(gradients, everybody.at[0].set(False), numbers.grid)
     return clipped_sum(gradients, everybody, numbers.grid), without
@@ -228,8 +228,9 @@ def test_one_record_moves_what_is_released_by_at_most_the_clip_norm(rule_class, 
 
 def test_several_draws_cannot_be_aligned():
     rule = Aligned(TARGET, DiagonalGuide(DIM))
+    at = Point(constants(rule), jnp.zeros(2 * DIM), jnp.zeros((2, DIM)))
     with pytest.raises(NoisewiseError, match="one guide draw"):
-        rule.complete(constants(rule), jnp.zeros(2 * DIM), jnp.zeros((2, DIM)), jnp.zeros(DIM))
+        rule.complete(at, jnp.zeros(DIM))
     for name in ("aligned", "aligned_natural"):
         with pytest.raises(NoisewiseError, match="guide_draws must be 1, got 5"):
             Settings(clip_norm=1.0, rule=name, guide_draws=5, learning_rate=1e-3)
@@ -261,4 +262,4 @@ def test_assembled_shapes_fit_what_is_released(rule, step):
 
 def test_means_only_has_nothing_outside_the_clip():
     rule = MeansOnly(TARGET)
-    assert rule.unclipped_gradient(constants(rule), MEANS) == 0.0
+    assert rule.unclipped_gradient(Point(constants(rule), MEANS, jnp.zeros((1, len(MEANS))))) == 0.0

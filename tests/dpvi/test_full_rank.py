@@ -11,6 +11,7 @@ from noisewise._validate import NoisewiseError
 from noisewise.dpvi import (
     Aligned,
     Constants,
+    Point,
     Preconditioned,
     Settings,
     Vanilla,
@@ -115,9 +116,9 @@ def test_unclipped_gradients_are_the_negative_elbos(rule, draws, scale_map):
 
     @jax.jit
     def whole(batch):
-        records = made.record_gradients(CONSTANTS, PARAMETERS, noise, batch)
-        found = made.complete(CONSTANTS, PARAMETERS, noise, records.sum(0))
-        return records, found + made.public_gradient(CONSTANTS, PARAMETERS, noise)
+        at = Point(CONSTANTS, PARAMETERS, noise)
+        records = made.record_gradients(at, batch)
+        return records, made.complete(at, records.sum(0)) + made.public_gradient(at)
 
     records, found = whole(batch)
     assert records.shape == (N, made.released)
@@ -132,11 +133,12 @@ def test_slope_preconditioning_brings_scales_to_the_size_of_means(guide):
     rule = Preconditioned(TARGET, guide, by_slope=True)
     parameters = jnp.concatenate([MEANS, jnp.asarray(guide.initial(-4.0), jnp.float32)])
     batch = {name: jnp.asarray(column) for name, column in ROWS.items()}
-    found = rule.record_gradients(CONSTANTS, parameters, NOISE[:1], batch)
+    at = Point(CONSTANTS, parameters, NOISE[:1])
+    found = rule.record_gradients(at, batch)
     means, scales = found[:, :DIM], found[:, DIM : 2 * DIM]
     assert np.allclose(scales, means * NOISE[0], rtol=1e-4, atol=1e-5)
-    vanilla = Vanilla(TARGET, guide).record_gradients(CONSTANTS, parameters, NOISE[:1], batch)
-    again = rule.complete(CONSTANTS, parameters, NOISE[:1], found)
+    vanilla = Vanilla(TARGET, guide).record_gradients(at, batch)
+    again = rule.complete(at, found)
     assert np.allclose(again, vanilla, rtol=1e-4, atol=1e-6)
     # Noise that changes from step to step is no observation with a known variance.
     assert rule.observed == DIM < rule.released

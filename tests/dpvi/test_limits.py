@@ -13,7 +13,7 @@ from numpyro.infer import Trace_ELBO
 from numpyro.infer.autoguide import AutoDiagonalNormal
 
 from dpvi.gradients import numbers_of, one_gradient
-from noisewise.dpvi import Constants, Dpvi, MeansOnly, Preconditioned, Vanilla
+from noisewise.dpvi import Constants, Dpvi, MeansOnly, Point, Preconditioned, Vanilla
 from noisewise.guides import DiagonalGuide
 from noisewise.mechanism import Draws, Passes, make_grid
 from noisewise.models import build_target, identity_frame, logistic
@@ -86,9 +86,9 @@ def rules(target):
 @partial(jax.jit, static_argnums=0)
 def full_gradient(rule, used, parameters, noise, batch):
     """Neither clipped nor noised."""
-    released = rule.record_gradients(used, parameters, noise, batch).sum(0)
-    total = rule.complete(used, parameters, noise, released)
-    return total + rule.public_gradient(used, parameters, noise)
+    at = Point(used, parameters, noise)
+    released = rule.record_gradients(at, batch).sum(0)
+    return rule.complete(at, released) + rule.public_gradient(at)
 
 
 @pytest.mark.parametrize("model_name", ["logistic", "positive_and_simplex"])

@@ -10,10 +10,10 @@ from noisewise.dpvi import (
     Trace,
     assemble,
     decaying_schedule,
-    heuristic_step,
-    merge,
 )
-from noisewise.engine import device_source, run_simulated
+from noisewise.dpvi.assemble import heuristic_step
+from noisewise.dpvi.trace import merge
+from noisewise.engine import run_simulated
 from noisewise.mechanism import Mechanism
 from noisewise.models import build_target, logistic
 from tracing import traced
@@ -120,9 +120,8 @@ def test_progress_counts_up_to_the_last_step():
 def test_simulated_runs_vmap_and_match_the_secure_law():
     """Tail means of 40 simulated fits against the optimum: z-scores within five, fixed key."""
     run, rows = ready(steps=1000)
-    source = device_source(run, N)
     keys = jax.random.split(jax.random.PRNGKey(0), 40)
-    finished = jax.jit(jax.vmap(lambda key: run_simulated(run, source, rows, key, 10)))(keys)
+    finished = jax.jit(jax.vmap(lambda key: run_simulated(run, rows, key, 10)))(keys)
     simulated = Trace(jax.device_get(finished.records), np.asarray(finished.state.parameters))
     assert simulated.blocks.count.shape == (40, 100)
     found = simulated.statistics(50)

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.algorithms import COUNT, USUAL, Case, Design
 from noisewise.data import PrivateRows, Rows
-from noisewise.engine import Run, Step, device_source, run_secure, run_simulated
+from noisewise.engine import Run, Step, run_secure, run_simulated
 
 PIECE = 50
 """Steps of a chunk, each of which has keys of its own."""
@@ -110,8 +110,7 @@ def secure(run: Run, rows: Rows, seed: int | None) -> Seen:
 
 @jax.jit
 def _simulated(run: Run, rows: Rows, key: Any) -> Any:
-    source = device_source(run, len(next(iter(rows.values()))))
-    return run_simulated(run, source, rows, key, 1)
+    return run_simulated(run, rows, key, 1)
 
 
 def simulated(run: Run, rows: Rows, seed: int | None) -> Seen:

@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.covariates import as_declared
+from noisewise.covariates import as_declared, covariates_cost
 from noisewise.models import bind_model
 from noisewise.planning import guess_settings
 from noisewise.trials import simulator
@@ -44,7 +44,8 @@ def test_error_bars_of_intercepts_and_scale_hold(scale, centred):
     """24 simulated fits, none lost. 95% intervals hold at least 0.87 of 240 truths and 19 of 24
     scales: for true error bars a false alarm in fewer than one of 1000 each, were they
     independent."""
-    bound = as_declared(bind_model(intercepts(scale, centred), SCHEMA, "y"))
+    bound = bind_model(intercepts(scale, centred), SCHEMA, "y")
+    bound = as_declared(bound, covariates_cost(bound, BUDGET), ROWS)
     settings = guess_settings(bound, ROWS, BUDGET, 1000)
     assert settings.along_gaussian_prior
     fits = simulator(bound, settings, ROWS, BUDGET).run(range(24), draws=400, seed=2)

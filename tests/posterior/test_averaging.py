@@ -8,7 +8,8 @@ import pytest
 from noisewise._validate import NoisewiseError
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble
 from noisewise.mechanism import Mechanism
-from noisewise.posterior import FitContext, Status, average, group_stationarity, infer
+from noisewise.posterior import FitContext, Status, average, infer
+from noisewise.posterior.averaging import group_stationarity
 from posterior.traces import ROWS, data, paper_run
 from tracing import traced
 

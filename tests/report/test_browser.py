@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from noisewise.posterior import Status
-from noisewise.report import write_report
+from noisewise.report.page import write_report
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _BROWSER = next(filter(None, map(shutil.which, _NAMES)), None)

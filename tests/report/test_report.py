@@ -15,8 +15,8 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.dpvi import Settings
 from noisewise.posterior import Status
-from noisewise.report import write_report
 from noisewise.report.intervals import interval_rows, per_unit_rows
+from noisewise.report.page import write_report
 
 HOSTILE = "<script>alert(1)</script> & \"'$x_1$"
 

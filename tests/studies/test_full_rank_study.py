@@ -7,6 +7,7 @@ from noisewise import NoisewiseError
 from noisewise.models import build_target
 from noisewise.models.glm import GlmTarget
 from noisewise.studies.core.study import Column, Options, Part
+from noisewise.studies.dpvim import full_rank
 from noisewise.studies.dpvim.full_rank import (
     FULL_RANK,
     GammaNoiseRegression,
@@ -90,9 +91,10 @@ def test_gradients_of_the_papers_model_are_in_closed_form():
     assert float(target.log_prior(theta)) == pytest.approx(gamma + normal, abs=1e-4)
 
 
-def test_a_small_run_learns():
+def test_a_small_run_learns(monkeypatch):
     """Three weights, 2000 steps, noise that hardly counts: from scores of a random start to near
     the reference, less what a clip norm of 0.2 does to the noise's estimate."""
+    monkeypatch.setitem(full_rank._VARIANTS, "d3-density0.5", (3, 0.5))
     options = Options(methods=("aligned",), columns=(Column(1.0),), fits=2, epochs=20)
     part, noise = Part("aligned", "d3-density0.5"), {(1.0, 2000): 0.3}
     fitted, reference = FULL_RANK.run(part, options, noise)

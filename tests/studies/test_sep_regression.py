@@ -93,7 +93,7 @@ def test_the_study_compares_on_every_table(folder):
         data=folder,
         fits=2,
         epochs=10,
-        methods=("sep", "dp-sep", "line", "private-line"),
+        methods=("sep", "dp-sep", "vi", "line", "private-line"),
         epsilons=(0.5,),
         jobs=1,
     )
@@ -101,7 +101,7 @@ def test_the_study_compares_on_every_table(folder):
     assert {line.x for line in result.lines} == {("parabola",)}
     # The paper's budget needs no mention, another does; without privacy there is none.
     names = {name for _, name in found}
-    assert names == {"sep", "dp-sep, ε = 0.5", "line", "private-line, ε = 0.5"}
+    assert names == {"sep", "vi", "dp-sep, ε = 0.5", "line", "private-line, ε = 0.5"}
     flat = found["rmse", "line"].mean[0]
     assert found["rmse", "sep"].mean[0] < 0.85 * flat
     assert np.isfinite(found["log-likelihood", "dp-sep, ε = 0.5"].values).all()

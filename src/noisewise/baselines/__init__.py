@@ -24,25 +24,3 @@ from noisewise.baselines.regression_moments import (
     regression_sensitivity,
     regression_statistics,
 )
-
-__all__ = [
-    "BetaBernoulli",
-    "DirichletCategorical",
-    "GammaExponential",
-    "RegressionPrior",
-    "XMoments",
-    "dp_em",
-    "dp_vi_settings",
-    "exponential_family_posterior",
-    "gaussian_moments",
-    "linear_regression_posterior",
-    "network_guide",
-    "network_target",
-    "private_line",
-    "regression_sensitivity",
-    "regression_statistics",
-    "unsafe_point_estimate",
-    "unsafe_posterior",
-    "unsafe_vi",
-    "vi_start",
-]

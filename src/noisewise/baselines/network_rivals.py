@@ -5,8 +5,6 @@ Gaussian guide by reparametrised gradients; DP-VI (DP-SEP App. D) is the same bo
 noisewise's DPVI. Only the settings of DP-VI are for data about people: the rest is not private.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows
+from noisewise.dpsep import NetworkSite
 from noisewise.dpvi import Settings
 from noisewise.guides import DiagonalGuide
 from noisewise.models import Network, Target, build_target
@@ -37,20 +36,33 @@ class NetworkGuide(NamedTuple):
 
 def network_target(hidden: int, inputs: int) -> Target:
     """The network, ready for DPVI; the weights are all unconstrained coordinates but the first
-    (the weights' precision) and the last (the noise's)."""
+    (the weights' precision) and the last (the noise's).
+
+    Args:
+        hidden: Units.
+        inputs: Columns of ``X``.
+    """
     example = {"X": np.zeros((4, inputs), np.float32), "y": np.zeros(4, np.float32)}
     return build_target(Network(hidden), example)
 
 
 def vi_start(weights: np.ndarray | Array) -> Array:
-    """Guide parameters around these weights: sds of 0.05, precisions of one."""
+    """Guide parameters around these weights: sds of 0.05, precisions of one.
+
+    Args:
+        weights: In the order of `NetworkSite`.
+    """
     ends = jnp.zeros(1)
     means = jnp.concatenate([ends, jnp.asarray(weights, jnp.float32), ends])
     return jnp.concatenate([means, jnp.full(len(means), _FREE)])
 
 
 def network_guide(parameters: Array) -> NetworkGuide:
-    """Weights and noise from a guide's parameters; the noise precision is log-normal."""
+    """Weights and noise from a guide's parameters; the noise precision is log-normal.
+
+    Args:
+        parameters: As `vi_start` orders them.
+    """
     means, free = jnp.split(parameters, 2)
     variances = DiagonalGuide(len(means)).scale(free) ** 2
     noise = jnp.exp(-means[-1] + variances[-1] / 2)
@@ -87,15 +99,20 @@ def unsafe_vi(target: Target, rows: Rows, start: Array, key: Array, *, epochs: i
 
 
 def unsafe_point_estimate(
-    network: Network, rows: Rows, weights: Array, key: Array, *, epochs: int
+    site: NetworkSite, rows: Rows, weights: Array, key: Array, *, epochs: int
 ) -> Array:
-    """Weights of least squared error by Adam, no prior (DP-SEP App. C): NOT PRIVATE."""
-    first = network.hidden * (rows["X"].shape[1] + 1)
+    """Weights of least squared error by Adam, no prior (DP-SEP App. C): NOT PRIVATE.
+
+    Args:
+        site: The network.
+        rows: Simulated or public records.
+        weights: To begin with.
+        key: Of batches.
+        epochs: Passes over the records.
+    """
 
     def loss(weights: Array, batch: Rows, key: Array) -> Array:
-        layer = weights[:first].reshape(network.hidden, -1)
-        found = network.output(layer, weights[first:], batch["X"])
-        return jnp.mean((batch["y"] - found) ** 2)
+        return jnp.mean((batch["y"] - site.forward(weights, batch["X"])) ** 2)
 
     return _descend(loss, weights, rows, key, epochs)
 
@@ -131,6 +148,10 @@ def dp_vi_settings(weights: np.ndarray, epochs: int = 100) -> Settings:
     whoever reads the trace. Of nine pairs of clip norm (0.5 to 5) and last rate (0.002 to 0.015)
     this one had the least mean RMSE at epsilon 1 on simulated regressions that `network_phases` was
     chosen on; vanilla was within 1% of aligned.
+
+    Args:
+        weights: To begin with.
+        epochs: Passes over the records.
     """
     return Settings(
         rule="aligned",

@@ -1,7 +1,5 @@
 """The posterior without privacy: the yardstick that may never be released."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -27,6 +25,10 @@ def unsafe_posterior(target: Target, rows: PrivateRows) -> UnsafePosterior:
     """Laplace's approximation on all rows, no noise, no clipping: for comparison by the holder.
 
     The name says it: nothing that comes out of here is private.
+
+    Args:
+        target: The model's densities.
+        rows: The table's.
     """
     frame = identity_frame(target.dim)
     data = target.prepare(rows.unsafe_columns(), frame)

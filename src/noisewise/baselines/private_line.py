@@ -4,8 +4,6 @@ The whole budget goes into the sum of (1, x, y)(1, x, y)'; a ridge of the size o
 spectral norm keeps the solution sane where the noise hides the data (Wang 2018, AdaSSP, in short).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

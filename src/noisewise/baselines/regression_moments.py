@@ -1,7 +1,5 @@
 """What linear regression releases, and the moments of x that its sampler needs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +12,12 @@ def regression_sensitivity(weights: int, x_bound: Any, y_bound: float) -> float:
 
     With v = (x, 1, y), the sum of squared products v_i v_j over i <= j is
     ((sum v_i^2)^2 + sum v_i^4) / 2: it grows in every |v_i|, so it is largest at the bounds. The
-    product 1 * 1 is not released. ``x_bound`` is one bound, or one for each column but the last.
+    product 1 * 1 is not released.
+
+    Args:
+        weights: Their number.
+        x_bound: One bound, or one for each column but the last.
+        y_bound: Of the outcome.
     """
     squares = np.square([*_bounds(weights, x_bound), positive("y_bound", y_bound, finite=True)])
     return float(np.sqrt((squares.sum() ** 2 + (squares**2).sum()) / 2 - 1))
@@ -23,8 +26,12 @@ def regression_sensitivity(weights: int, x_bound: Any, y_bound: float) -> float:
 def regression_statistics(x: Any, y: Any, x_bound: Any, y_bound: float) -> np.ndarray:
     """Products of the clipped records, rows x k: x x' (upper triangle), x y, y^2.
 
-    The last column of ``x`` is the constant 1. Its product with itself is left out, for its sum is
-    the number of rows.
+    Args:
+        x: Rows x columns, the last the constant 1. Its product with itself is left out, for its sum
+            is the number of rows.
+        y: Outcomes.
+        x_bound: As in `regression_sensitivity`.
+        y_bound: Of the outcome.
     """
     x, y = np.asarray(x, float), np.asarray(y, float)
     if x.ndim != 2 or y.shape != x.shape[:1]:
@@ -66,6 +73,10 @@ def gaussian_moments(mean: np.ndarray, covariance: np.ndarray) -> XMoments:
 
     In terms of second moments M and means m, E[x_i x_j x_k x_l] is the sum of M M over the three
     pairings, less twice m_i m_j m_k m_l.
+
+    Args:
+        mean: Of the features.
+        covariance: Of the features.
     """
     mean = np.append(np.asarray(mean, float), 1.0)
     second = np.outer(mean, mean)

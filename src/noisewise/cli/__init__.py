@@ -5,12 +5,11 @@ import typer
 from noisewise.cli.common import speaking_flags
 from noisewise.cli.coverage import coverage
 from noisewise.cli.demonstration import demo
-from noisewise.cli.fitting import fit, report, verify
+from noisewise.cli.fitting import fit, keys, report, verify
+from noisewise.cli.ledgers import ledger
 from noisewise.cli.planning import plan
 from noisewise.cli.studies import study
 from noisewise.cli.synthesis import synthesize
-
-__all__ = ["app", "main"]
 
 _HELP = """
 Differentially private Bayesian inference that knows its own noise.
@@ -29,6 +28,7 @@ privacy noise, with a certificate of what was spent.
   noisewise verify out      recompute the certificate's epsilon
   noisewise report out      write the report again
   noisewise synthesize out  synthetic tables, at no further privacy cost
+  noisewise ledger init people.db --epsilon 3   all that may ever be spent
   noisewise coverage people.toml --rows 20000 --target visited --epsilon 1
 
 [bold]A schema[/bold] (people.toml)
@@ -46,8 +46,9 @@ app = typer.Typer(
 )
 
 # The order here is the order of the help page.
-for command in (fit, plan, coverage, synthesize, study, report, verify, demo):
+for command in (fit, plan, coverage, synthesize, study, report, verify, keys, demo):
     app.command()(speaking_flags(command))
+app.add_typer(ledger, name="ledger")
 
 
 def main() -> None:

@@ -1,7 +1,5 @@
 """What commands share: options, consoles, tables, progress, one-line errors."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time
@@ -39,6 +37,11 @@ Target = Annotated[str | None, typer.Option(help="The column that the model expl
 Features = Annotated[
     str | None, typer.Option(help="Columns of X, separated by commas (all but the target).")
 ]
+PlanFile = Annotated[
+    Path | None, typer.Option(help="A plan file of `noisewise plan`; else one is made first.")
+]
+Method = Annotated[str, typer.Option(help="dpvi, or dp-sep.")]
+ResultFolder = Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")]
 Adjacency = Annotated[str, typer.Option(help="add-remove or replace-one.")]
 SCHEMA_HELP = (
     "Declared columns, a TOML file: for each, type real or count (with bounds), binary (0 and 1) "
@@ -77,7 +80,11 @@ def one_line_errors() -> Iterator[None]:
 
 
 def speaking_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, whose messages name its flags where the library names Python arguments."""
+    """The command, whose messages name its flags where the library names Python arguments.
+
+    Args:
+        command: as Typer takes it, with annotated arguments.
+    """
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
@@ -118,22 +125,18 @@ def in_flags(message: str) -> str:
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
     """A progress bar on a terminal; elsewhere a line now and then, so that logs show life."""
-    if not err.is_terminal:
-        yield _lines_now_and_then(title)
+    if err.is_terminal:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=err, transient=True) as bar:
+            task = bar.add_task("Planning on simulated data", total=None)
+
+            def draw(done: int, steps: int) -> None:
+                bar.update(task, description=title, completed=done, total=steps)
+
+            yield draw
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("Planning on simulated data", total=None)
-
-        def update(done: int, steps: int) -> None:
-            bar.update(task, description=title, completed=done, total=steps)
-
-        yield update
-
-
-def _lines_now_and_then(title: str) -> Progress:
     last = time.monotonic()
 
     def update(done: int, steps: int) -> None:
@@ -142,7 +145,7 @@ def _lines_now_and_then(title: str) -> Progress:
             last = time.monotonic()
             err.print(f"{title}: {done} of {steps}", highlight=False, markup=False)
 
-    return update
+    yield update
 
 
 def check_page(path: Path, suffix: str) -> None:

@@ -1,13 +1,13 @@
 """`coverage`: are the error bars right?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from noisewise.cli import common
+
+_PAGE = Path("coverage.html")
 
 
 def coverage(
@@ -19,10 +19,8 @@ def coverage(
     delta: common.Delta = 1e-6,
     features: common.Features = None,
     adjacency: common.Adjacency = "add-remove",
-    plan: Annotated[
-        Path | None, typer.Option(help="A plan file of `noisewise plan`; else one is made first.")
-    ] = None,
-    method: Annotated[str, typer.Option(help="dpvi, or dp-sep.")] = "dpvi",
+    plan: common.PlanFile = None,
+    method: common.Method = "dpvi",
     simulations: Annotated[int, typer.Option(help="Simulated tables, each fitted.")] = 500,
     test_rows: Annotated[
         int, typer.Option(help="New records a table to check predictions with (yes or no).")
@@ -35,9 +33,7 @@ def coverage(
     folder: Annotated[
         Path | None, typer.Option(help="Keep finished groups here; a killed run goes on.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path(
-        "coverage.html"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = _PAGE,
 ) -> None:
     """Are the error bars right? Private fits of simulated tables against the truth; no row read."""
     with common.one_line_errors():
@@ -87,11 +83,7 @@ def _show_coverage(found: Any) -> None:
     headings = ("parameter", "z mean", "z sd", "error", "reported sd", "bound", "plain z sd")
     grid = common.table_of(*headings)
     for row in found.table():
-        grid.add_row(
-            common.escaped(row["parameter"]),
-            f"{row['z_mean']:.2f}",
-            f"{row['z_sd']:.2f}",
-            *(f"{row[name]:.3g}" for name in ("error", "reported_sd", "single_release_sd")),
-            f"{row['noise_unaware_z_sd']:.2f}",
-        )
+        z = [f"{row[name]:.2f}" for name in ("z_mean", "z_sd", "noise_unaware_z_sd")]
+        sds = [f"{row[name]:.3g}" for name in ("error", "reported_sd", "single_release_sd")]
+        grid.add_row(common.escaped(row["parameter"]), *z[:2], *sds, z[2])
     common.out.print(grid)

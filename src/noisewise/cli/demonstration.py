@@ -1,7 +1,5 @@
 """`demo`: a private fit of real health data, beside what it would be without privacy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,13 +7,13 @@ import typer
 
 from noisewise.cli import common
 
+_PAGE = Path("demo-report.html")
+
 
 def demo(
     epsilon: common.Epsilon = 1.0,
     delta: common.Delta = 1e-6,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The report.")] = Path(
-        "demo-report.html"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report.")] = _PAGE,
 ) -> None:
     """A private logistic regression on real health data that ship with statsmodels."""
     with common.one_line_errors():
@@ -44,8 +42,8 @@ def _show_comparison(rows: list[Any]) -> None:
     grid.add_column("plain DPVI\nNOT FOR RELEASE", style="dim", no_wrap=True)
     grid.add_column("non-private\nNOT FOR RELEASE", style="dim", no_wrap=True)
     for row in rows:
-        cells = (row.noise_aware, row.noise_unaware, row.unsafe_non_private)
-        grid.add_row(row.name, *(common.escaped(_interval(cell)) for cell in cells))
+        cells = [f"{mean:5.2f} [{low:5.2f},{high:5.2f}]" for low, mean, high in row[1:]]
+        grid.add_row(row.name, *map(common.escaped, cells))
     common.out.print(grid)
     common.out.print("Plain DPVI ignores the noise; non-private comes from the raw rows.\n")
     for label, field in (("noise-aware", "noise_aware"), ("plain DPVI", "noise_unaware")):
@@ -54,8 +52,3 @@ def _show_comparison(rows: list[Any]) -> None:
         common.out.print(
             f"{label} intervals that hold the non-private estimate: {held} of {len(rows)}"
         )
-
-
-def _interval(values: tuple[float, float, float]) -> str:
-    low, middle, high = values
-    return f"{middle:5.2f} [{low:5.2f},{high:5.2f}]"

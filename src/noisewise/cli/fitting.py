@@ -1,7 +1,5 @@
 """`fit`, `report` and `verify`: spend a budget on a table, and look at what came out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +19,7 @@ def fit(
     delta: common.Delta = 1e-6,
     features: common.Features = None,
     adjacency: common.Adjacency = "add-remove",
-    plan: Annotated[
-        Path | None, typer.Option(help="A plan file of `noisewise plan`; else a quick one is made.")
-    ] = None,
+    plan: common.PlanFile = None,
     steps: Annotated[
         int | None,
         typer.Option(
@@ -44,6 +40,15 @@ def fit(
     overwrite: Annotated[
         bool, typer.Option(help="Replace an earlier result in that folder.")
     ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="The table's ledger (`noisewise ledger init`), which this fit spends."),
+    ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(help="A private key of `noisewise keys` to sign with."),
+    ] = None,
+    purpose: Annotated[str, typer.Option(help="What for: written into the ledger.")] = "",
     insecure_seed: Annotated[
         int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
     ] = None,
@@ -52,15 +57,22 @@ def fit(
     with common.one_line_errors():
         from noisewise.data import Schema, Table
         from noisewise.fitting import fit as run_fit
-        from noisewise.mechanism import Budget
+        from noisewise.mechanism import Budget, Ledger
         from noisewise.planning import Plan
         from noisewise.result import check_free
+        from noisewise.result.signature import read_private
 
         check_free(output, overwrite=overwrite)
         if public_sample is not None and public_sample.resolve() == data.resolve():
             raise NoisewiseError(
                 f"the public sample {public_sample} is the table itself: its rows are not public"
             )
+        if purpose and ledger is None:
+            raise NoisewiseError("--purpose is written into a ledger: add --ledger FILE")
+        book = None if ledger is None else Ledger(ledger, purpose=purpose)
+        if book is not None:
+            book.account()  # one that cannot be read is said before the table is
+        key = None if sign is None else read_private(sign)
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
@@ -79,17 +91,28 @@ def fit(
                 method=method,
                 insecure_seed=insecure_seed,
                 progress=progress,
+                ledger=book,
             )
+        if key is not None:
+            result = result.sign(key)
         result.save(output, overwrite=overwrite)
         result.report(output / "report.html")
         _show_summary(result)
+        if book is not None:
+            account = book.account()
+            common.out.print(
+                f"Ledger {ledger}: epsilon {account.spent:.3g} of {account.total.epsilon:g} is "
+                f"spent; at most {account.left:g} is left for one more fit.",
+                highlight=False,
+                markup=False,
+            )
         common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
         if result.status.value == "diverged":
             raise typer.Exit(1)
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+    folder: common.ResultFolder,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The page (FOLDER/report.html).")
     ] = None,
@@ -103,18 +126,45 @@ def report(
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+    folder: common.ResultFolder,
+    key: Annotated[
+        Path | None, typer.Option(help="A public key: the result must be signed with its partner.")
+    ] = None,
 ) -> None:
     """Recompute a saved result's epsilon from its releases; exits with 1 if the claim fails."""
     with common.one_line_errors():
         from noisewise.result import Result
 
-        certificate = Result.load(folder).privacy
-        check = certificate.verify()
-        common.out.print(str(certificate), highlight=False, markup=False)
-        common.out.print(str(check), highlight=False, markup=False)
-        if not (check.holds and certificate.private):
+        result = Result.load(folder)
+        check = result.verify()
+        said = [str(result.privacy), str(check)]
+        good = check.holds and result.privacy.private
+        if key is not None:
+            signed = result.signed_by(key)
+            said.append(f"signature {'holds' if signed else 'DOES NOT HOLD'} by the key {key}")
+            good = good and signed
+        elif result.signature is not None:
+            said.append(f"signed with {result.signature.public_key}: to check it, pass --key")
+        common.out.print("\n".join(said), highlight=False, markup=False, soft_wrap=True)
+        if not good:
             raise typer.Exit(1)
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(help="Where private.pem and public.pem go.")],
+) -> None:
+    """Make a pair of keys: sign results with the private one, give the public one away."""
+    with common.one_line_errors():
+        from noisewise.result.signature import make_keys
+
+        private, public = make_keys(folder)
+        common.out.print(
+            f"Made {private}, to be kept to yourself (fit --sign {private}), and {public}, to be "
+            f"given to whoever checks (verify OUT --key {public}).",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _show_summary(result: Any) -> None:
@@ -124,8 +174,8 @@ def _show_summary(result: Any) -> None:
     grid = common.table_of("parameter", "mean", "sd", "95% interval")
     for name, row in result.summary().iterrows():
         interval = f"[{row['lower']:.4g}, {row['upper']:.4g}]"
-        cells = (f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
-        grid.add_row(*(common.escaped(cell) for cell in (str(name), *cells)))
+        cells = (str(name), f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
+        grid.add_row(*map(common.escaped, cells))
     common.out.print(grid)
     common.out.print(str(result.privacy), highlight=False, markup=False)
     for note in result.notes:

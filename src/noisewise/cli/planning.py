@@ -1,13 +1,13 @@
 """`plan`: choose every setting on simulated data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from noisewise.cli import common
+
+_FILE = Path("plan.toml")
 
 
 def plan(
@@ -25,15 +25,13 @@ def plan(
     recalibrate: Annotated[
         int, typer.Option(help="Fresh simulated fits of the best design, to recalibrate by.")
     ] = 128,
-    method: Annotated[str, typer.Option(help="dpvi, or dp-sep.")] = "dpvi",
+    method: common.Method = "dpvi",
     steps: Annotated[
         int | None, typer.Option(help="Steps of the fit; 4000, of dp-sep 400.")
     ] = None,
     public_sample: common.PublicRows = None,
     covariate_share: common.CovariateShare = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = Path(
-        "plan.toml"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The plan file.")] = _FILE,
 ) -> None:
     """Choose every setting on simulated data and forecast the error bars; touches no row."""
     with common.one_line_errors():

@@ -1,7 +1,5 @@
 """`study`: the papers' tables and figures."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +45,9 @@ def study(
     parts: Annotated[
         str | None, typer.Option(help="Parts of a comparison, by commas; else all of them.")
     ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="A rehearsal's ledger, for studies of a real table.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep finished parts of a comparison that was cut off.")
     ] = False,
@@ -71,6 +72,7 @@ def study(
                 resume=resume,
                 parts=listed(parts) or (),
                 progress=progress,
+                ledger=ledger,
             )
         out.print(found.to_markdown(), highlight=False, markup=False, soft_wrap=True)
         saved = " ".join(str(path) for path in found.save(output))

@@ -1,17 +1,15 @@
 """`synthesize`: tables from a saved result, with the certificate and a page about them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from noisewise.cli.common import one_line_errors, out, progress_bar
+from noisewise.cli.common import ResultFolder, one_line_errors, out, progress_bar
 
 
 def synthesize(
-    folder: Annotated[Path, typer.Argument(help="A folder that `noisewise fit` wrote.")],
+    folder: ResultFolder,
     copies: Annotated[
         int, typer.Option(help="Tables, each from one posterior draw; pool analyses over them.")
     ] = 100,

@@ -1,6 +1,7 @@
 """What was bought about covariates, and simulated rows that are like the real ones."""
 
 from noisewise.covariates.bins import Bins, covariate_bins
+from noisewise.covariates.known import KnownCovariates, know_covariates
 from noisewise.covariates.shape import (
     SHARE,
     CovariateShape,
@@ -9,17 +10,3 @@ from noisewise.covariates.shape import (
     shape_cost,
 )
 from noisewise.covariates.spending import as_declared, covariates_cost, shaped, share_to_spend
-
-__all__ = [
-    "SHARE",
-    "Bins",
-    "CovariateShape",
-    "as_declared",
-    "buy_shape",
-    "covariate_bins",
-    "covariate_columns",
-    "covariates_cost",
-    "shape_cost",
-    "shaped",
-    "share_to_spend",
-]

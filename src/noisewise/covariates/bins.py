@@ -9,8 +9,6 @@ import numpy as np
 
 from noisewise.data import Column, Schema
 
-__all__ = ["Bins", "covariate_bins"]
-
 _LINEAR = 16
 _HALVINGS = 12
 _MOST_SINGLE_COUNTS = 32

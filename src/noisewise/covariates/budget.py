@@ -10,8 +10,6 @@ from noisewise._validate import fraction
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import gaussian_limit
 
-__all__ = ["part_of"]
-
 
 def part_of(budget: Budget, share: float) -> Budget:
     """The budget of one Gaussian release that takes this share of ``budget``.

@@ -20,8 +20,6 @@ import numpy as np
 
 from noisewise.covariates.pairs import Features, PairMoments
 
-__all__ = ["Dependence", "fit_dependence", "independent_states"]
-
 _CHAINS = 4096
 _ROUNDS = 200
 _SPEEDS = (0.4, 0.05)

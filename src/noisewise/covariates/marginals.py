@@ -21,8 +21,6 @@ from noisewise.covariates.bins import Bins
 from noisewise.data import PrivateRows, Rows
 from noisewise.mechanism import Budget, Release, release_sum
 
-__all__ = ["COUNTS", "Marginals", "release_marginals"]
-
 COUNTS = "counts of covariates' values"
 """How certificates name the release."""
 

@@ -22,8 +22,6 @@ from noisewise.covariates.marginals import Marginals
 from noisewise.data import PrivateRows, Rows
 from noisewise.mechanism import Budget, Release, release_sum
 
-__all__ = ["PAIRS", "Features", "PairMoments", "make_features", "release_pairs"]
-
 PAIRS = "products of pairs of covariates"
 """How certificates name the release."""
 

@@ -18,8 +18,6 @@ from noisewise.data import Rows, Schema, Table
 from noisewise.mechanism import Budget, Release, calibrate
 from noisewise.models import RowView
 
-__all__ = ["SHARE", "CovariateShape", "buy_shape", "covariate_columns", "shape_cost"]
-
 SHARE = 0.1
 """Share of the budget (in squared signal-to-noise) that a covariate shape takes by default."""
 PAIRS_SHARE = 0.5

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
+from noisewise.covariates.bins import covariate_bins
 from noisewise.covariates.shape import SHARE, CovariateShape, covariate_columns, shape_cost
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel
-
-__all__ = ["as_declared", "covariates_cost", "shaped", "share_to_spend"]
 
 _POOL = 65_536
 """Simulated rows that stand for a shape: rare levels must be among them."""
@@ -41,12 +40,21 @@ def covariates_cost(
 
 def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
     """The model with its simulated covariates like the shape's."""
-    return bound.with_covariates(shape.simulate(np.random.default_rng(3), _POOL), approximate=True)
+    rows = shape.simulate(np.random.default_rng(3), _POOL)
+    return bound.with_covariates(rows, share_noise=shape.marginals.noise_sd / shape.rows)
 
 
-def as_declared(bound: BoundModel) -> BoundModel:
+def as_declared(bound: BoundModel, bought: tuple[Release, ...], rows: int) -> BoundModel:
     """The model as a fit will know it if covariates are as the schema declares: for plans and
-    simulated fits, where buying the shape would find just that."""
+    simulated fits, where buying the shape would find just that.
+
+    Args:
+        bound: The model.
+        bought: What buying the shape releases: `covariates_cost`.
+        rows: Their public number.
+    """
     simulated = bound.view.schema.simulate(np.random.default_rng(3), _POOL)
     columns = covariate_columns(bound.view, bound.target.generated)
-    return bound.with_covariates({name: simulated[name] for name in columns}, approximate=True)
+    noise = bought[0].noise_multiplier * len(covariate_bins(bound.view.schema, columns)) ** 0.5
+    known = {name: simulated[name] for name in columns}
+    return bound.with_covariates(known, share_noise=noise / rows)

@@ -6,8 +6,6 @@ import numpy as np
 
 from noisewise.covariates.bins import Bins
 
-__all__ = ["contradictions"]
-
 _SURE = 4.0
 """Noise sds that a difference must have; of a hundred comparisons, one in 150 times by chance."""
 _FAR, _FACTOR = 0.5, 1.5

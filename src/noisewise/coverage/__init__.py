@@ -2,5 +2,3 @@
 
 from noisewise.coverage.result import Coverage
 from noisewise.coverage.runner import coverage
-
-__all__ = ["Coverage", "coverage"]

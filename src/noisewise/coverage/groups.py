@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
+from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, RowView
 from noisewise.models.ready_made import capabilities_of
-from noisewise.trials import SimulatedFits, Simulator, sep_trial, simulator
+from noisewise.trials import SimulatedFits, Simulator, sep_simulator, simulator
 
 _FIELDS = SimulatedFits._fields
 _RUN = "run.json"
@@ -30,6 +30,7 @@ class Spec:
 
     model: Callable[..., Any]
     view: RowView
+    share_noise: float
     settings: Settings | SepSettings
     rows: int
     budget: Budget
@@ -51,6 +52,7 @@ class Spec:
             "encoding": None if encoder is None else [encoder.target, *encoder.describe()],
             "sample": [(n, hashlib.sha256(a.tobytes()).hexdigest()) for n, a in sample.items()],
             "settings": self.settings.to_dict(),
+            "share_noise": self.share_noise,
             "rows": self.rows,
             "budget": repr(self.budget),
             "posterior": self.posterior,
@@ -69,15 +71,13 @@ class Spec:
         return known
 
     def _simulator(self) -> Simulator:
-        bound = BoundModel(self.model, self.view, capabilities_of(self.model))
-        if isinstance(self.settings, Settings):
-            posterior = self.posterior
-            return simulator(
-                bound, self.settings, self.rows, self.budget, self.others, posterior=posterior
-            )
-        design = sep_design(bound, settings=self.settings)
-        mechanisms = phase_mechanisms(design.phases, self.budget, self.others)
-        return Simulator(bound, sep_trial(bound, design, mechanisms, self.rows), self.rows)
+        capabilities = capabilities_of(self.model)
+        bound = BoundModel(self.model, self.view, capabilities, self.share_noise)
+        settings, posterior = self.settings, self.posterior
+        if isinstance(settings, SepSettings):
+            design = sep_design(bound, settings=settings)
+            return sep_simulator(bound, design, self.rows, self.budget, self.others)
+        return simulator(bound, settings, self.rows, self.budget, self.others, posterior=posterior)
 
 
 _READY: dict[str, Simulator] = {}

@@ -1,7 +1,5 @@
 """Predictions for new records: do probabilities come true as often as they say?"""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

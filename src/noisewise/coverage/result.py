@@ -1,7 +1,5 @@
 """What a coverage run found: arrays, and what can be read from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path

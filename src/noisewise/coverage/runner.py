@@ -102,10 +102,11 @@ def coverage(
     if isinstance(settings, Settings):
         check_method(posterior, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    bound = as_declared(bound) if bought else bound
+    bound = as_declared(bound, bought, rows) if bought else bound
     spec = Spec(
         model=bound.model,
         view=bound.view,
+        share_noise=bound.share_noise,
         settings=settings,
         rows=rows,
         budget=budget,

@@ -7,19 +7,7 @@ a `Table` holds `PrivateRows`, which only the mechanism and the engine may open.
 from noisewise.data.column import Column
 from noisewise.data.encoding import Encoder
 from noisewise.data.errors import DataError, SchemaError
-from noisewise.data.private import PrivateRows, Rows
+from noisewise.data.private import PrivateRows, Rows, record_count
 from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
-
-__all__ = [
-    "Column",
-    "DataError",
-    "Encoder",
-    "PrivateRows",
-    "PublicSample",
-    "Rows",
-    "Schema",
-    "SchemaError",
-    "Table",
-]

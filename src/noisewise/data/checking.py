@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import math
 import numbers
@@ -34,9 +35,8 @@ def bounded(column: Column, values: np.ndarray, *, clamp: bool, coded: bool = Fa
         checked = _count(column, _numeric(column, values), clamp=clamp)
     else:
         checked = _real(column, _numeric(column, values), clamp=clamp)
-    owned = np.array(
-        checked, order="C"
-    )  # a copy: later changes to the caller's data must not get in
+    # A copy: later changes to the caller's data must not get in.
+    owned = np.array(checked, order="C")
     owned.flags.writeable = False
     return owned
 
@@ -54,7 +54,8 @@ def _fault(column: Column, what: str) -> DataError:
 def _shaped(column: Column, values: np.ndarray) -> np.ndarray:
     """The values with the declared shape in each row; a column of lists is stacked."""
     if column.shape and values.ndim == 1 and values.dtype.kind == "O":
-        values = _stacked(values)
+        with contextlib.suppress(ValueError):  # the lists differ in shape
+            values = np.array(values.tolist())
     if values.ndim == 0 or values.shape[1:] != column.shape:
         per_row = f"an array of shape {column.shape}" if column.shape else "one value"
         raise _fault(
@@ -63,28 +64,19 @@ def _shaped(column: Column, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _stacked(rows: np.ndarray) -> np.ndarray:
-    """An array of lists as one array; left as it is where the lists differ in shape."""
-    try:
-        return np.array(rows.tolist())
-    except ValueError:
-        return rows
-
-
 def _numeric(column: Column, values: np.ndarray) -> np.ndarray:
     """Booleans, integers or floats, finite; anything else is refused."""
     if values.dtype.kind == "O":
         values = _from_objects(column, values)
     if values.dtype.kind not in "biuf":
-        hint = ": declare it a category" if values.dtype.kind in "UST" else ""
-        raise _fault(
-            column, f"is declared {column.kind} but does not hold numbers{hint or ': convert it'}"
-        )
+        hint = "declare it a category" if values.dtype.kind in "UST" else "convert it"
+        raise _fault(column, f"is declared {column.kind} but does not hold numbers: {hint}")
     if values.dtype.kind == "f":
+        if values.dtype.itemsize > 8:
+            with np.errstate(over="ignore"):  # what does not fit float64 is infinite
+                values = values.astype(np.float64)
         if not np.all(np.isfinite(values)):
             raise _missing(column)
-        if values.dtype.itemsize > 8:
-            values = _finite_doubles(column, values)
     return values
 
 
@@ -93,15 +85,6 @@ def _missing(column: Column) -> DataError:
     return _fault(
         column, "has missing or infinite values: drop those rows, or fill them in beforehand"
     )
-
-
-def _finite_doubles(column: Column, values: np.ndarray) -> np.ndarray:
-    """Extended precision brought down to float64; what does not fit is infinite."""
-    with np.errstate(over="ignore"):
-        values = values.astype(np.float64)
-    if not np.all(np.isfinite(values)):
-        raise _missing(column)
-    return values
 
 
 def _from_objects(column: Column, values: np.ndarray) -> np.ndarray:
@@ -158,9 +141,8 @@ def _count(column: Column, values: np.ndarray, *, clamp: bool) -> np.ndarray:
             raise _fault(
                 column, "is declared count but has values that are not whole: declare it real"
             )
-    elif (
-        values.dtype == np.uint64
-    ):  # beyond int64 is far beyond any bound, and must not wrap around
+    elif values.dtype == np.uint64:
+        # Beyond int64 is far beyond any bound, and must not wrap around.
         values = np.minimum(values, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
     else:
         values = values.astype(np.int64)

@@ -140,13 +140,9 @@ class Column:
             chance = 0.5 if self.share is None else self.share
             return (rng.random(n) < chance).astype(np.int8)
         if self.categories is not None:
-            weights = (
-                np.ones(len(self.categories)) if self.shares is None else np.asarray(self.shares)
-            )
+            weights = np.asarray(self.shares or np.ones(len(self.categories)))
             return rng.choice(len(weights), size=n, p=weights / weights.sum()).astype(np.int32)
-        assert (
-            self.bounds is not None
-        )  # __post_init__ requires them of what is left: real and count
+        assert self.bounds is not None  # what is left is real or count, which must have them
         lo, hi = self.bounds
         if self.kind == "count":
             # Half a unit more on both sides, so that the ends get their full share when rounding.
@@ -217,10 +213,8 @@ def _checked_bounds(column: Column) -> tuple[float, float]:
     lo, hi = ends[0], ends[1]
     # Half the range is a scale to divide by, so it must be a positive finite number itself.
     if not 0 < (hi - lo) / 2 < math.inf:
-        raise _fault(
-            column.name,
-            f"has bounds {shown(column.bounds)}: expected lo < hi, a finite range apart",
-        )
+        what = f"has bounds {shown(column.bounds)}: expected lo < hi, a finite range apart"
+        raise _fault(column.name, what)
     if column.kind == "real":
         return lo, hi
     if not (lo >= 0 and lo.is_integer() and hi.is_integer() and hi <= _LARGEST_COUNT):
@@ -270,10 +264,8 @@ def _checked_shares(column: Column, levels: int) -> tuple[float, ...] | None:
     given = column.shares if isinstance(column.shares, (list, tuple)) else ()
     shares = tuple(share for share in map(_finite, given) if share is not None and share > 0)
     if len(given) != levels or len(shares) != levels or not abs(math.fsum(shares) - 1) <= 1e-6:
-        what = (
-            f"has shares {shown(column.shares)}: expected {levels} positive numbers that sum to 1"
-        )
-        raise _fault(column.name, f"{what}, one for each category")
+        what = f"expected {levels} positive numbers that sum to 1, one for each category"
+        raise _fault(column.name, f"has shares {shown(column.shares)}: {what}")
     return shares
 
 

@@ -65,26 +65,11 @@ class Encoder:
         features: Sequence[str] | None = None,
         intercept: bool = True,
     ) -> None:
-        self._schema = schema
-        self._target = _checked_target(schema, target)
-        self._features = _checked_features(schema, target, features)
+        self.schema = schema
+        self.target = _checked_target(schema, target)
+        self.features = _checked_features(schema, target, features)
         self._intercept = bool(intercept)
-        self._design = _design_columns([schema[name] for name in self._features], self._intercept)
-
-    @property
-    def schema(self) -> Schema:
-        """The schema that the encoding was made from."""
-        return self._schema
-
-    @property
-    def target(self) -> str | None:
-        """The name of the target column, if there is one."""
-        return self._target
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The names of the encoded columns of the table, in order."""
-        return self._features
+        self._design = _design_columns([schema[name] for name in self.features], self._intercept)
 
     @property
     def names(self) -> list[str]:
@@ -99,11 +84,11 @@ class Encoder:
         `i` only: what comes in as private rows goes out as private rows.
         """
         encoded = {"X": self.design(arrays)}
-        if self._target is not None:
-            levels = self._schema[self._target].categories or ()
+        if self.target is not None:
+            levels = self.schema[self.target].categories or ()
             # Codes of more than two levels are indices to a model, and floats cannot index.
             kind = np.int32 if len(levels) > 2 else np.float32
-            encoded["y"] = _fetched(arrays, self._target).astype(kind)
+            encoded["y"] = _fetched(arrays, self.target).astype(kind)
         return encoded
 
     def design(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -111,8 +96,8 @@ class Encoder:
         first = next(iter(arrays.values()), np.empty(0))
         X = np.ones((len(first), len(self._design)), dtype=np.float32)
         at = int(self._intercept)
-        for name in self._features:
-            values = _unscaled(self._schema[name], _fetched(arrays, name))
+        for name in self.features:
+            values = _unscaled(self.schema[name], _fetched(arrays, name))
             block = self._design[at : at + values.shape[1]]
             centre, scale = np.array([[c.centre, c.scale] for c in block]).T
             X[:, at : at + len(block)] = (values - centre) / scale
@@ -138,7 +123,7 @@ class Encoder:
         return lo, hi
 
     def __repr__(self) -> str:
-        return f"Encoder(target={self._target!r}, names={self.names})"
+        return f"Encoder(target={self.target!r}, names={self.names})"
 
 
 def _checked_target(schema: Schema, target: str | None) -> str | None:

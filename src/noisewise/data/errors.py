@@ -1,7 +1,5 @@
 """Two ways to refuse data: by what was declared, and by what was found in the rows."""
 
-from __future__ import annotations
-
 from noisewise._validate import NoisewiseError
 
 

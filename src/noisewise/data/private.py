@@ -9,6 +9,15 @@ Rows = dict[str, Any]
 """Columns by name, with an axis of records first: simulated or public, free to be looked at."""
 
 
+def record_count(rows: Mapping[str, Any]) -> int:
+    """How many records these columns hold.
+
+    Args:
+        rows: Columns by name.
+    """
+    return len(next(iter(rows.values())))
+
+
 class PrivateRows:
     """Columns of a protected table; there is no way to them but `unsafe_columns`.
 
@@ -33,7 +42,7 @@ class PrivateRows:
     @property
     def true_count(self) -> int:
         """The number of records: as private as they are, unless it was declared public."""
-        return len(next(iter(self._columns.values())))
+        return record_count(self._columns)
 
     def __repr__(self) -> str:
         return f"PrivateRows({', '.join(self._columns)})"

@@ -140,20 +140,14 @@ def _open_frame(data: Any) -> tuple[list[Any], Callable[[str], np.ndarray]]:
     try:
         frame = nw.from_native(data, eager_only=True)
     except TypeError:
-        raise _not_a_table(data) from None
-    except ValueError:  # narwhals on a frame with the same name twice
         raise DataError(
-            "the data frame has several columns of one name: keep one of each"
+            "data must be a pandas, polars or pyarrow table (a lazy one: collect it first) or "
+            f"a dict of arrays, got {type(data).__name__}"
         ) from None
+    except ValueError:  # narwhals on a frame with the same name twice
+        several = "the data frame has several columns of one name: keep one of each"
+        raise DataError(several) from None
     return list(frame.columns), lambda name: _series_to_array(name, frame[name])
-
-
-def _not_a_table(data: object) -> DataError:
-    """The error for what is no table; names the type only."""
-    return DataError(
-        "data must be a pandas, polars or pyarrow table (a lazy one: collect it first) or "
-        f"a dict of arrays, got {type(data).__name__}"
-    )
 
 
 def _series_to_array(name: str, series: Any) -> np.ndarray:

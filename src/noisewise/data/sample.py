@@ -10,6 +10,7 @@ from typing import Any
 from noisewise._validate import shown
 from noisewise.data.checking import bounded
 from noisewise.data.errors import DataError
+from noisewise.data.private import record_count
 from noisewise.data.reading import column_names, read_columns, read_file
 from noisewise.data.schema import Schema
 
@@ -50,7 +51,7 @@ class PublicSample:
         return digest.hexdigest()[:16]
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return record_count(self.columns)
 
     def __repr__(self) -> str:
         return f"PublicSample({len(self)} rows: {', '.join(self.columns)})"

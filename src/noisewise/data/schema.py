@@ -156,7 +156,8 @@ class Schema:
         """
         parts = [] if self.rows is None else [f"rows = {self.rows}\n"]
         for column in self.columns:
-            lines = [f"[columns.{_toml_key(column.name)}]"]
+            bare = _BARE_KEY.fullmatch(column.name)
+            lines = [f"[columns.{column.name if bare else _toml_value(column.name)}]"]
             lines += [f"{key} = {_toml_value(value)}" for key, value in column.to_dict().items()]
             parts.append("\n".join(lines) + "\n")
         return "\n".join(parts)
@@ -192,11 +193,6 @@ def _checked_rows(rows: Any) -> int | None:
         return integer_at_least("rows", rows, 2)
     except (TypeError, ValueError) as error:
         raise SchemaError(f"{error}: leave rows out if their number is private") from None
-
-
-def _toml_key(name: str) -> str:
-    """A key, quoted where TOML requires it."""
-    return name if _BARE_KEY.fullmatch(name) else _toml_value(name)
 
 
 def _toml_value(value: object) -> str:

@@ -1,7 +1,5 @@
 """The demonstration: real health data, a private fit, and what privacy does to error bars."""
 
-from __future__ import annotations
-
 from importlib import resources
 from typing import NamedTuple
 
@@ -14,8 +12,6 @@ from noisewise.fitting import fit
 from noisewise.mechanism import Budget
 from noisewise.models import bind_model
 from noisewise.result import Result
-
-__all__ = ["Comparison", "load_table", "run"]
 
 _TARGET = "visited"
 
@@ -46,21 +42,21 @@ def load_table() -> Table:
 
 
 def run(budget: Budget, progress: Progress | None = None) -> tuple[Result, list[Comparison]]:
-    """Fit privately, and beside it the two ways that are not for release."""
+    """Fit privately, and beside it the two ways that are not for release.
+
+    Args:
+        budget: what the private fit may spend.
+        progress: gets how many steps are done, of how many.
+    """
     table = load_table()
     result = fit("logistic", table, budget=budget, target=_TARGET, progress=progress)
     bound = bind_model("logistic", table.schema, _TARGET)
     unsafe = unsafe_posterior(bound.target, bound.view.private(table))
     reach = 1.959964 * np.sqrt(np.diag(unsafe.covariance))
-    aware, unaware = result.summary(), result.summary(noise_unaware=True)
-    rows = []
-    for i, name in enumerate(aware.index):
-        rows.append(
-            Comparison(
-                name,
-                tuple(aware.loc[name, ["lower", "mean", "upper"]]),
-                tuple(unaware.loc[name, ["lower", "mean", "upper"]]),
-                (unsafe.mode[i] - reach[i], unsafe.mode[i], unsafe.mode[i] + reach[i]),
-            )
-        )
-    return result, rows
+    exact = np.transpose([unsafe.mode - reach, unsafe.mode, unsafe.mode + reach]).tolist()
+    aware, unaware = (
+        summary[["lower", "mean", "upper"]]
+        for summary in (result.summary(), result.summary(noise_unaware=True))
+    )
+    intervals = zip(aware.index, aware.to_numpy(), unaware.to_numpy(), exact, strict=True)
+    return result, [Comparison(name, *map(tuple, each)) for name, *each in intervals]

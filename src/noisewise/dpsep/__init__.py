@@ -1,14 +1,8 @@
 """Expectation propagation, stochastic and differentially private."""
 
-from noisewise.dpsep.algorithm import DpSep, SepFit, SepNumbers
+from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.batched import adf_in_batches, ep_in_batches
-from noisewise.dpsep.divergence import (
-    ExpectedDivergence,
-    expected_kl,
-    gaussian_kl,
-    mean_kl,
-    paper_expression,
-)
+from noisewise.dpsep.divergence import expected_kl, gaussian_kl, paper_expression
 from noisewise.dpsep.family import Blocks, Diagonal, Family
 from noisewise.dpsep.glm import GlmSite, LinearSite, LogisticSite, ProbitSite, RegressionSite
 from noisewise.dpsep.inputs import Whitening, buy_whitening, scale_by_bounds, whitening_cost
@@ -37,88 +31,12 @@ from noisewise.dpsep.presets import (
 )
 from noisewise.dpsep.refit import variance_inflation
 from noisewise.dpsep.sequential import (
-    adf,
     ep,
     literal_certificate,
     literal_noise,
     one_at_a_time,
     random_passes,
 )
-from noisewise.dpsep.settings import Bounds, Rates, SepSettings
-from noisewise.dpsep.site import (
-    Gaussian,
-    Natural,
-    NoiseSite,
-    Site,
-    SiteUpdates,
-    kept_share,
-    line_site,
-)
+from noisewise.dpsep.settings import Bounds, SepSettings
+from noisewise.dpsep.site import Gaussian, Natural, NoiseSite, Site, SiteUpdates
 from noisewise.dpsep.unsafe import fit_unsafe
-
-__all__ = [
-    "EPOCH_STEPS",
-    "NETWORK_TARGET_SD",
-    "Blocks",
-    "Bounds",
-    "Diagonal",
-    "DpSep",
-    "ExpectedDivergence",
-    "Family",
-    "Gaussian",
-    "GlmSite",
-    "LinearSite",
-    "LogisticSite",
-    "MixtureSite",
-    "Natural",
-    "NetworkSite",
-    "NoiseSite",
-    "Phase",
-    "Prediction",
-    "ProbitSite",
-    "Rates",
-    "RegressionSite",
-    "SepDesign",
-    "SepFit",
-    "SepNumbers",
-    "SepRegression",
-    "SepSettings",
-    "Site",
-    "SiteUpdates",
-    "Whitening",
-    "adf",
-    "adf_in_batches",
-    "assemble",
-    "assemble_phases",
-    "buy_whitening",
-    "ep",
-    "ep_in_batches",
-    "expected_kl",
-    "finish",
-    "fit_secure",
-    "fit_simulated",
-    "fit_unsafe",
-    "gaussian_kl",
-    "glm_phases",
-    "kept_share",
-    "line_site",
-    "linear_interval",
-    "literal_certificate",
-    "literal_noise",
-    "mean_kl",
-    "mixture_phases",
-    "network_phases",
-    "network_reference",
-    "network_units",
-    "noise_aware",
-    "noise_unaware",
-    "one_at_a_time",
-    "paper_expression",
-    "phase_mechanisms",
-    "random_passes",
-    "scale_by_bounds",
-    "scale_noise",
-    "sep_design",
-    "variance_inflation",
-    "whitening_cost",
-]

@@ -4,23 +4,19 @@ Each step releases the sum over a Poisson batch of (g or eta_s, Lambda_s, extra)
 clipped to a norm of its own; the joint clip norm is what the mechanism accounts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpsep.settings import Rates
 from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.engine import Step
 from noisewise.mechanism import Grid
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
 
 _FLOATS_PER_ENTRY = 32
 """What a record's site needs on its way, for every entry of it."""
@@ -86,29 +82,6 @@ class SepState(NamedTuple):
     """What noise and sampling do to the mean and to its average."""
 
 
-def start(site: Site, mean: np.ndarray | Array) -> SepState:
-    """No site yet: the prior's precision around a public mean."""
-    family = site.family
-    mean = jnp.asarray(mean, jnp.float32)
-    prior = site.prior(mean, jnp.zeros(family.dim))
-    variance = family.diagonal(family.inverse(prior.precision))
-    prior = site.prior(mean, variance)
-    zero, packed = jnp.zeros(family.dim), jnp.zeros(family.packed)
-    still = Spread(*(family.matrices(packed),) * 3)
-    extra = site.first_extra()
-    return SepState(
-        mean=mean,
-        eta=zero,
-        precision=packed,
-        extra=extra,
-        prior=prior,
-        precision_noise=packed,
-        extra_variance=jnp.zeros_like(extra),
-        averaged=zero,
-        spread=still,
-    )
-
-
 def read(site: Site, numbers: SepNumbers, state: SepState) -> Gaussian:
     """The posterior as it stands: eigenvalues of the precision raised to the larger of the prior's
     and ``floor`` sds of the known noise. A tiny fixed floor instead is what explodes."""
@@ -120,14 +93,6 @@ def read(site: Site, numbers: SepNumbers, state: SepState) -> Gaussian:
     )
     precision = family.floored(raw, least)
     return Gaussian(state.mean, precision, family.inverse(precision))
-
-
-def cavity_of(site: Site, prior: Natural, posterior: Gaussian, public_count: float) -> Gaussian:
-    """The posterior without one average site: q^(1 - 1/N) p0^(1/N) (DP-SEP eq. 4)."""
-    family, share = site.family, 1 / public_count
-    precision = (1 - share) * posterior.precision + share * prior.precision
-    eta = (1 - share) * family.apply(posterior.precision, posterior.mean) + share * prior.eta
-    return Gaussian(family.solve(precision, eta), precision, family.inverse(precision))
 
 
 def clipped_blocks(values: list[Array], bounds: Array, weights: Array) -> Array:
@@ -143,14 +108,6 @@ def clipped_blocks(values: list[Array], bounds: Array, weights: Array) -> Array:
         norms = jnp.sqrt(jnp.sum(block * block, axis=-1, keepdims=True))
         scaled.append(block * jnp.minimum(1.0, weights[number] / norms))
     return jnp.concatenate(scaled, axis=-1)
-
-
-class Sizes(NamedTuple):
-    """Numbers of released coordinates."""
-
-    mean: int
-    precision: int
-    extra: int
 
 
 class _Point(NamedTuple):
@@ -177,9 +134,9 @@ class DpSep:
     draws_public_numbers = False
 
     @property
-    def sizes(self) -> Sizes:
-        """Of the blocks that are released."""
-        return Sizes(self.site.family.dim, self.site.family.packed, self.site.extras)
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of released coordinates: of the mean, the precision and the extras."""
+        return self.site.family.dim, self.site.family.packed, self.site.extras
 
     @property
     def released(self) -> int:
@@ -192,19 +149,38 @@ class DpSep:
         return _FLOATS_PER_ENTRY * (self.site.family.dim + self.site.family.packed)
 
     def init(self, numbers: SepNumbers, start_mean: Any) -> SepState:
-        """No site yet."""
-        return start(self.site, start_mean)
+        """No site yet: the prior's precision around a public mean."""
+        site, family = self.site, self.site.family
+        mean = jnp.asarray(start_mean, jnp.float32)
+        prior = site.prior(mean, jnp.zeros(family.dim))
+        prior = site.prior(mean, family.diagonal(family.inverse(prior.precision)))
+        zero, packed, extra = jnp.zeros(family.dim), jnp.zeros(family.packed), site.first_extra()
+        return SepState(
+            mean=mean,
+            eta=zero,
+            precision=packed,
+            extra=extra,
+            prior=prior,
+            precision_noise=packed,
+            extra_variance=jnp.zeros_like(extra),
+            averaged=zero,
+            spread=Spread(*(family.matrices(packed),) * 3),
+        )
 
     def empty_record(self, state: SepState) -> Array:
         """Of a block the last mean is recorded."""
         return state.mean
 
     def point(self, numbers: SepNumbers, state: SepState, schedule: Rates, key: Any) -> _Point:
-        """The cavity, and the units in which sites are clipped."""
+        """The cavity: the posterior without one average site, q^(1 - 1/N) p0^(1/N) (DP-SEP eq. 4);
+        and the units in which sites are clipped."""
+        family, share, prior = self.site.family, 1 / numbers.public_count, state.prior
         posterior = read(self.site, numbers, state)
+        precision = (1 - share) * posterior.precision + share * prior.precision
+        eta = (1 - share) * family.apply(posterior.precision, posterior.mean) + share * prior.eta
         return _Point(
             posterior=posterior,
-            cavity=cavity_of(self.site, state.prior, posterior, numbers.public_count),
+            cavity=Gaussian(family.solve(precision, eta), precision, family.inverse(precision)),
             units=self.site.units(posterior, state.extra, numbers.public_count),
             extra=state.extra,
             centred=schedule.centred > 0,
@@ -279,9 +255,7 @@ class DpSep:
         )
 
     def _split(self, vector: Array) -> list[Array]:
-        first, second, _ = self.sizes
-        last = first + second
-        return [vector[..., :first], vector[..., first:last], vector[..., last:]]
+        return jnp.split(vector, np.cumsum(self.sizes)[:-1], axis=-1)
 
     def _scales(self, numbers: SepNumbers, point: _Point) -> Array:
         """What a released, scaled coordinate is worth in natural units."""

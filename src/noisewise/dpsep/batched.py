@@ -1,12 +1,10 @@
 """EP and ADF, a batch of records at a time: references for models too large for one by one.
 
 The sites of a batch are found side by side, each at its own cavity, and join the posterior
-together. With batches of one this is `sequential.ep` and `sequential.adf`, and where likelihoods
-are Gaussian any batches give the exact posterior. Unlike those, it learns a site's extras and
-refines its prior as it goes. Nothing here is private.
+together. With batches of one EP is `sequential.ep`, and where likelihoods are Gaussian any batches
+give the exact posterior. Unlike that, it learns a site's extras and refines its prior as it goes.
+Nothing here is private.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from noisewise._validate import integer_at_least
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.site import Gaussian, Natural, Site
 
@@ -31,10 +29,31 @@ class _Walk(NamedTuple):
     """Every record's, where they are kept (EP)."""
 
 
-def ep_in_batches(
+def adf_in_batches(
     site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
 ) -> SepFit:
-    """Expectation propagation: every record's site is kept, rows x 2 x dim numbers and more.
+    """Assumed density filtering, PBP's way: sites are forgotten once they have joined, so that
+    every further pass counts the records once more. Arguments are those of `ep_in_batches`."""
+    return ep_in_batches(site, rows, initial, key, epochs=epochs, batch=batch, keep=False)
+
+
+def ep_in_batches(
+    site: Site,
+    rows: Rows,
+    initial: np.ndarray | Array,
+    key: Array,
+    *,
+    epochs: int,
+    batch: int,
+    keep: bool = True,
+) -> SepFit:
+    """Expectation propagation by passes over all records, each in a random order; what does not
+    fill a batch waits for the next pass.
+
+    The first pass goes one by one: next to the prior alone, several sites side by side would each
+    move the mean all the way, and correlated weights would overshoot. The initial mean counts as
+    the prior's to begin with, which breaks the symmetry of hidden units, and fades to the true one
+    over that pass.
 
     Args:
         site: The model.
@@ -43,37 +62,10 @@ def ep_in_batches(
         key: Of the records' order.
         epochs: Passes over the records.
         batch: Records whose sites are found side by side.
-    """
-    return _passes(site, rows, initial, key, epochs, batch, keep=True)
-
-
-def adf_in_batches(
-    site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
-) -> SepFit:
-    """Assumed density filtering, PBP's way: sites are forgotten once they have joined, so that
-    every further pass counts the records once more. Arguments are those of `ep_in_batches`."""
-    return _passes(site, rows, initial, key, epochs, batch, keep=False)
-
-
-def _passes(
-    site: Site,
-    rows: Rows,
-    initial: np.ndarray | Array,
-    key: Array,
-    epochs: int,
-    batch: int,
-    keep: bool,
-) -> SepFit:
-    """Passes over all records, each in a random order; what does not fill a batch waits for the
-    next pass.
-
-    The first pass, the same for both, goes one by one: next to the prior alone, several sites side
-    by side would each move the mean all the way, and correlated weights would overshoot. The
-    initial mean counts as the prior's to begin with, which breaks the symmetry of hidden units, and
-    fades to the true one over that pass.
+        keep: Every record's site is kept, rows x 2 x dim numbers and more; if not, it is ADF.
     """
     rows = {name: jnp.asarray(column) for name, column in rows.items()}
-    count = len(next(iter(rows.values())))
+    count = record_count(rows)
     integer_at_least("epochs", epochs, 1)
     size = min(integer_at_least("batch", batch, 1), count)
     family, mean = site.family, jnp.asarray(initial, jnp.float32)
@@ -132,7 +124,7 @@ def _step(site: Site, rows: Rows, walk: _Walk, some: Array, push: Array) -> tupl
     ``push`` is added to the prior's mean.
     """
     family = site.family
-    count = len(next(iter(rows.values())))
+    count = record_count(rows)
     posterior = _posterior(site, walk)
     old = Natural(jnp.zeros((len(some), family.dim)), jnp.zeros((len(some), family.packed)))
     if walk.sites is not None:

@@ -6,8 +6,6 @@ in matching order. So the expectation is computed here by Monte Carlo over the n
 standard error, and the paper's expression beside it for a precision proportional to the identity.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -26,19 +24,18 @@ class ExpectedDivergence(NamedTuple):
 def gaussian_kl(
     mean_q: np.ndarray, precision_q: np.ndarray, mean_p: np.ndarray, precision_p: np.ndarray
 ) -> float:
-    """KL(q || p) of two Gaussians by means and precision matrices."""
+    """KL(q || p) of two Gaussians by means and precision matrices.
+
+    Args:
+        mean_q: Of q.
+        precision_q: Of q.
+        mean_p: Of p.
+        precision_p: Of p.
+    """
     off = np.asarray(mean_p) - mean_q
     trace = np.trace(np.linalg.solve(precision_q, precision_p))
     logs = np.linalg.slogdet(precision_q)[1] - np.linalg.slogdet(precision_p)[1]
     return float(0.5 * (trace + off @ precision_p @ off - len(off) + logs))
-
-
-def mean_kl(
-    mean: np.ndarray, precision: np.ndarray, means: np.ndarray, precisions: np.ndarray
-) -> ExpectedDivergence:
-    """Mean of KL(reference || private) over many private posteriors, from whole simulated fits."""
-    found = [gaussian_kl(mean, precision, *pair) for pair in zip(means, precisions, strict=True)]
-    return _summary(np.array(found))
 
 
 def expected_kl(
@@ -76,11 +73,7 @@ def expected_kl(
             noisy += (ridge - np.linalg.eigvalsh(noisy)[0]) * np.eye(dim)
         private = np.linalg.solve(noisy, eta + noise_eta * rng.standard_normal(dim))
         found[number] = gaussian_kl(mean, precision, private, noisy)
-    return _summary(found)
-
-
-def _summary(found: np.ndarray) -> ExpectedDivergence:
-    return ExpectedDivergence(float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found))))
+    return ExpectedDivergence(float(found.mean()), float(found.std(ddof=1) / math.sqrt(draws)))
 
 
 def paper_expression(

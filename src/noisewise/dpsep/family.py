@@ -5,8 +5,6 @@ is then the Frobenius norm of the matrix, so clipping one clips the other, and e
 entries treats every rotation of the parameters alike. Means are flat vectors throughout.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

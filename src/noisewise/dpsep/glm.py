@@ -19,7 +19,15 @@ from scipy import special
 from noisewise._validate import NoisewiseError, integer_at_least, positive
 from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
-from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, kept_share, line_site
+from noisewise.dpsep.site import (
+    Gaussian,
+    Natural,
+    NoiseSite,
+    Site,
+    SiteUpdates,
+    kept_share,
+    line_site,
+)
 
 _SHAPE = 1.4263
 """Of the Gamma distribution whose logarithm has an sd of one."""
@@ -27,7 +35,7 @@ _NODES = np.linspace(-7.0, 7.0, 65)
 
 
 @dataclass(frozen=True)
-class GlmSite:
+class GlmSite(Site):
     """Coefficients ~ N(0, prior_scale^2 I); rows are ``X`` (with any column of ones) and ``y``."""
 
     width: int
@@ -47,11 +55,6 @@ class GlmSite:
         """One full matrix."""
         return Blocks(1, self.width)
 
-    @property
-    def extras(self) -> int:
-        """None."""
-        return 0
-
     def clipped_at(self, bound: float) -> GlmSite:
         """The site where half squared residuals are clipped to ``bound`` noise variances."""
         return self
@@ -59,14 +62,6 @@ class GlmSite:
     def prior(self, mean: Array, variance: Array) -> Natural:
         """N(0, prior_scale^2 I)."""
         return Natural(jnp.zeros(self.width), self.family.identity(self.prior_scale**-2))
-
-    def first_extra(self) -> Array:
-        """None."""
-        return jnp.zeros(0)
-
-    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
-        """Ones."""
-        return jnp.ones(self.width + self.family.packed + self.extras)
 
     def updates(
         self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows
@@ -78,15 +73,12 @@ class GlmSite:
         covariance = self.family.matrices(cavity.covariance)[0]
         variance = jnp.einsum("ni,ij,nj->n", X, covariance, X)
         predictor, y = X @ cavity.mean, batch["y"]
-        slope, curvature = self.derivatives(
-            predictor, variance, y, self.noise_variance(extra, public_count)
-        )
+        noise_variance = self.noise_variance(extra, public_count)
+        slope, curvature = self.derivatives(predictor, variance, y, noise_variance)
         gradient, precision = line_site(slope, curvature, variance)
         outer = self.family.pack((X[:, :, None] * X[:, None, :])[:, None])
-        residual = ((y - predictor) ** 2 + variance) / 2
-        return SiteUpdates(
-            gradient[:, None] * X, precision[:, None] * outer, residual[:, None][:, : self.extras]
-        )
+        residual = (((y - predictor) ** 2 + variance) / 2)[:, None][:, : self.extras]
+        return SiteUpdates(gradient[:, None] * X, precision[:, None] * outer, residual)
 
     def noise_variance(self, extra: Array, public_count: Array | float) -> Array:
         """Of the target around the linear predictor, where the model has one."""
@@ -122,7 +114,7 @@ class LinearSite(GlmSite):
 
 
 @dataclass(frozen=True)
-class RegressionSite(LinearSite):
+class RegressionSite(LinearSite, NoiseSite):
     """A linear regression whose noise is learnt, from records' expected squared residuals.
 
     ``noise`` is the prior's middle. The noise's precision has a Gamma prior whose logarithm has an
@@ -132,11 +124,6 @@ class RegressionSite(LinearSite):
 
     kept: float = 1.0
     """Share of the mean squared residual that is left where each is clipped (`kept_share`)."""
-
-    @property
-    def extras(self) -> int:
-        """Half the expected squared residual."""
-        return 1
 
     def clipped_at(self, bound: float) -> RegressionSite:
         """See `GlmSite.clipped_at`."""
@@ -149,10 +136,8 @@ class RegressionSite(LinearSite):
     def noise_gamma(self, extra: Array, public_count: Array | float) -> tuple[Array | float, Array]:
         """Shape and rate of the noise precision's Gamma posterior."""
         rate = float(np.exp(special.digamma(_SHAPE))) * self.noise**2
-        least = 1e-4 * self.noise**2
-        return _SHAPE + public_count / 2, rate + public_count * jnp.maximum(
-            extra[..., 0] / self.kept, least
-        )
+        residual = jnp.maximum(extra[..., 0] / self.kept, 1e-4 * self.noise**2)
+        return _SHAPE + public_count / 2, rate + public_count * residual
 
     def noise_variance(self, extra: Array, public_count: Array | float) -> Array:
         """One over the precision's posterior mean."""
@@ -162,13 +147,9 @@ class RegressionSite(LinearSite):
     def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Gradients grow as 1/noise sd, precisions as 1/noise variance, residuals as it."""
         variance = self.noise_variance(extra, public_count)
-        return jnp.concatenate(
-            [
-                jnp.full(self.width, variance**-0.5),
-                jnp.full(self.family.packed, 1 / variance),
-                jnp.full(1, variance),
-            ]
-        )
+        gradient = jnp.full(self.width, variance**-0.5)
+        precision = jnp.full(self.family.packed, 1 / variance)
+        return jnp.concatenate([gradient, precision, jnp.full(1, variance)])
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,13 @@ class Whitening:
 
 
 def scale_by_bounds(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Declared bounds to mean 0 and sd 1, were the column uniform between them; clipped to them."""
+    """Declared bounds to mean 0 and sd 1, were the column uniform between them; clipped to them.
+
+    Args:
+        values: Records x columns.
+        low: Of every column.
+        high: Of every column.
+    """
     low, high = np.asarray(low, float), np.asarray(high, float)
     if not np.all(high > low):
         raise NoisewiseError("every upper bound must lie above its lower bound")
@@ -52,7 +58,14 @@ def scale_by_bounds(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np
 def whitening_cost(
     budget: Budget, *, rounds: int = 4, share: float = 0.1, what: str = "inputs"
 ) -> tuple[Release, ...]:
-    """The ledger's lines of `buy_whitening`: known before anything is bought."""
+    """The ledger's lines of `buy_whitening`: known before anything is bought.
+
+    Args:
+        budget: The whole one.
+        rounds: Releases.
+        share: Of the budget's epsilon, for each release on its own.
+        what: How the ledger calls the inputs.
+    """
     integer_at_least("rounds", rounds, 1)
     fraction("share", share)
     noise = calibrate(_part(budget, share), 1.0, 1)

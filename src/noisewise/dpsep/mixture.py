@@ -6,8 +6,6 @@ as it was. Its first two moments give the site in closed form in the eigenbasis 
 covariance, which all records share: no inverse per record.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ from jax import Array
 from noisewise._validate import integer_at_least, positive
 from noisewise.data import Rows
 from noisewise.dpsep.family import Blocks
-from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates
+from noisewise.dpsep.site import Gaussian, Natural, Site, SiteUpdates
 
 
 class _Eigenbasis(NamedTuple):
@@ -30,7 +28,7 @@ class _Eigenbasis(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MixtureSite:
+class MixtureSite(Site):
     """x ~ N(mu_j, sd^2 I) for some j, all alike likely; mu_j ~ N(0, prior_sd^2 I); rows: ``X``."""
 
     components: int
@@ -49,23 +47,10 @@ class MixtureSite:
         """A full matrix per component."""
         return Blocks(self.components, self.width)
 
-    @property
-    def extras(self) -> int:
-        """None."""
-        return 0
-
     def prior(self, mean: Array, variance: Array) -> Natural:
         """N(0, prior_sd^2 I) for every mean."""
         family = self.family
         return Natural(jnp.zeros(family.dim), family.identity(self.prior_sd**-2))
-
-    def first_extra(self) -> Array:
-        """None."""
-        return jnp.zeros(0)
-
-    def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
-        """Ones."""
-        return jnp.ones(self.family.dim + self.family.packed)
 
     def assignments(self, posterior: Gaussian, X: Array) -> Array:
         """Probability of each component for each record: rows x components."""

@@ -1,7 +1,5 @@
 """Ready-made regressions as DP-SEP fits them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,7 +54,10 @@ def sep_design(
 ) -> SepDesign:
     """Bounds from simulated covariates, unless there are ``settings`` already.
 
-    The model must have a site, as its capabilities say.
+    Args:
+        bound: The regression; its capabilities name a site.
+        steps: Of the fit; None is the usual number.
+        settings: Those of a plan, with its bounds.
     """
     simulated = bound.view.simulate(np.random.default_rng(0), _SIMULATED)["X"]
     width = simulated.shape[1]

@@ -7,8 +7,6 @@ prior and learns from the records' expected squared residuals (an extra of the s
 prior precision has one too and is refined by looking at the posterior, for free.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +19,8 @@ from jax.scipy.stats import norm
 from noisewise._validate import integer_at_least, positive
 from noisewise.data import Rows
 from noisewise.dpsep.family import Diagonal
-from noisewise.dpsep.site import Gaussian, Natural, SiteUpdates, line_site
+from noisewise.dpsep.site import Gaussian, Natural, NoiseSite, SiteUpdates, line_site
+from noisewise.models import Network
 
 _LEAST_ALPHA = -8.0
 _UNIT_POWER = 0.75
@@ -35,7 +34,7 @@ class Prediction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NetworkSite:
+class NetworkSite(NoiseSite):
     """Inputs ``X`` (rows x inputs), standardised target ``y``; biases in both layers."""
 
     inputs: int
@@ -59,11 +58,6 @@ class NetworkSite:
     def family(self) -> Diagonal:
         """Independent weights: hidden x (inputs + 1), then hidden + 1."""
         return Diagonal(self._first + self.units_hidden + 1)
-
-    @property
-    def extras(self) -> int:
-        """The expected squared residual."""
-        return 1
 
     def start(self, seed: int) -> np.ndarray:
         """Random public means, sd 2/sqrt(fan-in + 1): what served simulated regressions best."""
@@ -106,20 +100,29 @@ class NetworkSite:
         precision = jnp.full(self.family.dim, 1 / variance)
         return jnp.concatenate([gradient, precision, jnp.full(1, variance)])
 
-    def _layers(self, flat: Array) -> tuple[Array, Array]:
-        return flat[: self._first].reshape(self.units_hidden, self.inputs + 1), flat[self._first :]
+    def layers(self, weights: Array) -> tuple[Array, Array]:
+        """The layers of a flat vector of weights: hidden x (inputs + 1), and hidden + 1."""
+        first, last = weights[: self._first], weights[self._first :]
+        return first.reshape(self.units_hidden, self.inputs + 1), last
+
+    def forward(self, weights: Array, X: Array) -> Array:
+        """The network's output at these weights, for every record.
+
+        Args:
+            weights: A flat vector, as `layers` takes it apart.
+            X: Records x inputs.
+        """
+        return Network(self.units_hidden).output(*self.layers(weights), X)
 
     def output(self, mean: Array, variance: Array, x: Array) -> Prediction:
         """Moments of the output for one record (PBP eqs. 10 to 14)."""
-        first, last = self._layers(mean)
-        first_v, last_v = self._layers(variance)
+        first, last = self.layers(mean)
+        first_v, last_v = self.layers(variance)
         x = jnp.concatenate([x, jnp.ones(1)])
         width = np.sqrt(self.inputs + 1)
         hidden = _relu(first @ x / width, first_v @ x**2 / width**2)
-        m, v = (
-            jnp.concatenate([part, end])
-            for part, end in zip(hidden, (jnp.ones(1), jnp.zeros(1)), strict=True)
-        )
+        m = jnp.concatenate([hidden.mean, jnp.ones(1)])
+        v = jnp.concatenate([hidden.variance, jnp.zeros(1)])
         wide = np.sqrt(self.units_hidden + 1)
         out = last @ m / wide
         spread = (last_v @ m**2 + last**2 @ v + last_v @ v) / wide**2
@@ -127,8 +130,7 @@ class NetworkSite:
 
     def predict(self, posterior: Gaussian, X: Array) -> Prediction:
         """Moments of the output for every record."""
-        one = lambda x: self.output(posterior.mean, posterior.covariance, x)  # noqa: E731
-        return jax.vmap(one)(X)
+        return jax.vmap(self.output, (None, None, 0))(posterior.mean, posterior.covariance, X)
 
     def updates(
         self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows

@@ -1,14 +1,13 @@
 """Fits in phases: a site and how it is run, several times over, under one budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows
@@ -24,9 +23,6 @@ from noisewise.engine import (
     run_phases_simulated,
 )
 from noisewise.mechanism import Budget, Grid, Mechanism, Passes, Release
-
-if TYPE_CHECKING:
-    from jax import Array
 
 _Site = TypeVar("_Site", bound=Site, covariant=True)
 
@@ -47,7 +43,13 @@ def phase_mechanisms(
     phases: Sequence[Phase[Site]], budget: Budget, others: tuple[Release, ...] = ()
 ) -> tuple[Mechanism, ...]:
     """The phases' mechanisms with the least noise that keeps all of them, and ``others``, within
-    the budget."""
+    the budget.
+
+    Args:
+        phases: Sites and settings.
+        budget: For all of it.
+        others: What else the same data pay for.
+    """
     return calibrate_phases([phase.mechanism for phase in phases], budget, others)
 
 
@@ -106,20 +108,37 @@ def _check(mechanism: Mechanism, phase: Phase[Site]) -> None:
 def assemble_phases(
     phases: Sequence[Phase[Site]], mechanisms: Sequence[Mechanism], public_count: int, initial: Any
 ) -> list[Run]:
-    """All phases ready to run; the first starts at ``initial``, the others where the last ended."""
+    """All phases ready to run; the first starts at ``initial``, the others where the last ended.
+
+    Args:
+        phases: Sites and settings.
+        mechanisms: One a phase, calibrated.
+        public_count: The number of rows as everybody may know it.
+        initial: Mean to begin with: public.
+    """
     pairs = zip(phases, mechanisms, strict=True)
     return [assemble(phase, mechanism, public_count, initial) for phase, mechanism in pairs]
 
 
 def scale_noise(run: Run, factor: Array | float) -> Run:
     """The run with its noise times a factor of at most one: one compilation then serves many
-    budgets. (The mechanism's own noise decides how coarse the grid must be.)"""
+    budgets. (The mechanism's own noise decides how coarse the grid must be.)
+
+    Args:
+        run: One phase.
+        factor: What its noise is multiplied by.
+    """
     numbers = run.numbers._replace(noise_scale=factor * run.numbers.noise_scale)
     return replace(run, numbers=numbers)
 
 
 def finish(runs: Sequence[Run], finished: Sequence[Finished]) -> SepFit:
-    """What the last phase reports."""
+    """What the last phase reports.
+
+    Args:
+        runs: The phases.
+        finished: What each ended with.
+    """
     fit: SepFit = runs[-1].algorithm.finish(runs[-1].numbers, finished[-1].state)
     return fit
 
@@ -144,5 +163,11 @@ def fit_secure(
 
 
 def fit_simulated(runs: Sequence[Run], rows: Rows, key: Array) -> SepFit:
-    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys."""
+    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys.
+
+    Args:
+        runs: From `assemble_phases`.
+        rows: Simulated or public records as the site takes them.
+        key: Of batches and noise.
+    """
     return finish(runs, run_phases_simulated(runs, rows, key))

@@ -1,7 +1,5 @@
 """Settings that served simulated data well: starting points for a fit, none from real data."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -21,12 +19,18 @@ NETWORK_TARGET_SD = 0.6
 _RESIDUAL = 2.0
 """Clip of half a squared residual, in noise variances."""
 _REFERENCE_STEPS = 300
+_MIXTURE_PHASES = (
+    (2.4, 0.3, 0.5, 0.05, 0.05),
+    (1.6, 0.2, 0.0, 0.05, 0.02),
+    (1.0, 0.5, 0.0, 0.02, 0.01),
+)
+"""Components' width in sds, share of the steps, of them natural, rates of mean and precision."""
 _ROWS_PER_UNIT = 100
 _LEAST_UNITS = 5
 
 
 def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Phase[GlmSite], ...]:
-    """One phase for a generalised linear model; ``design`` has simulated or public covariates.
+    """One phase for a generalised linear model.
 
     A record's gradient is |x| times its residual, which is at most one in a logistic regression and
     hardly above two noise sds, or two, in the others; its precision is |x|^2 times at most a
@@ -34,6 +38,11 @@ def glm_phases(site: GlmSite, design: np.ndarray, steps: int = 400) -> tuple[Pha
     twenty. |x| is what nineteen of twenty simulated records stay below. The mean moves slowly, a
     run being a dozen of its time constants: where curvature depends on the mean, its dispersion
     makes a bias.
+
+    Args:
+        site: The model.
+        design: Simulated or public covariates, records x columns.
+        steps: Of the fit.
     """
     site = site.clipped_at(_RESIDUAL)
     lengths = np.linalg.norm(np.asarray(design, float), axis=1)
@@ -59,6 +68,11 @@ def network_units(rows: int, epsilon: float, most: int = 50) -> int:
 
     Noise falls on every weight alike, so that what few rows cannot teach is better left out.
 
+    Args:
+        rows: Of the table, as everybody may know it.
+        epsilon: Of the budget.
+        most: Never more than these.
+
     >>> network_units(1440, 1.0), network_units(7373, 1.0), network_units(500, 0.5)
     (14, 50, 5)
     """
@@ -74,6 +88,11 @@ def network_phases(
     Chosen at epsilon 1 on four simulated regressions: two sums of random waves of 8 inputs (N =
     7373, smooth and rough), a noisy one of 11 (N = 1440), and a nearly linear one of 16 (N =
     10741). RMSE was flat around these values; see docs/dp-sep.md.
+
+    Args:
+        inputs: How many.
+        hidden: Units.
+        epochs: Passes over the table, by expectation.
     """
     settings = SepSettings(
         bounds=Bounds(mean=0.35, precision=0.5, extra=_RESIDUAL),
@@ -94,10 +113,16 @@ def network_phases(
 def network_reference(
     inputs: int, hidden: int = 50, epochs: int = 40, bounds: Bounds | None = None
 ) -> Phase[NetworkSite]:
-    """SEP of the same network without privacy, for `fit_unsafe` with a key; ``bounds`` clip it.
+    """SEP of the same network without privacy, for `fit_unsafe` with a key.
 
     A step takes a 300th of the records and moves a 300th of the way, so that an epoch does what one
     of SEP does (gamma = N), in steps small enough for weights as correlated as a network's.
+
+    Args:
+        inputs: How many.
+        hidden: Units.
+        epochs: Passes over the table, by expectation.
+        bounds: Clip norms; None clips nothing.
     """
     small = 1 / _REFERENCE_STEPS
     site = NetworkSite(inputs, hidden)
@@ -133,27 +158,17 @@ def mixture_phases(
         prior_sd: Of the components' means.
         epochs: Passes over the table, by expectation, all phases together.
     """
-    root = width**0.5
-    steps = 20 * epochs
-
-    def phase(
-        factor: float, share: float, rate: float, slow: float, natural: float
-    ) -> Phase[MixtureSite]:
-        wide = factor * sd
-        count = round(share * steps)
+    root, phases = width**0.5, []
+    for factor, share, natural, mean_rate, precision_rate in _MIXTURE_PHASES:
+        steps = round(share * 20 * epochs)
         settings = SepSettings(
             bounds=Bounds(mean=1.25 * root / sd, precision=root / sd**2),
             natural_bounds=Bounds(mean=1.25 * root * prior_sd / sd**2, precision=root / sd**2),
             sampling_rate=1 / 20,
-            steps=count,
-            natural_steps=round(natural * count),
-            mean_rate=rate,
-            precision_rate=slow,
+            steps=steps,
+            natural_steps=round(natural * steps),
+            mean_rate=mean_rate,
+            precision_rate=precision_rate,
         )
-        return Phase(MixtureSite(components, width, wide, prior_sd), settings)
-
-    return (
-        phase(2.4, 0.3, 0.05, 0.05, 0.5),
-        phase(1.6, 0.2, 0.05, 0.02, 0.0),
-        phase(1.0, 0.5, 0.02, 0.01, 0.0),
-    )
+        phases.append(Phase(MixtureSite(components, width, factor * sd, prior_sd), settings))
+    return tuple(phases)

@@ -7,8 +7,6 @@ same way with the same noise. The error of that fit is known, and so is what it 
 (a parametric bootstrap, all of it post-processing).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import jax
@@ -17,6 +15,7 @@ from jax import Array
 
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.network import NetworkSite
+from noisewise.dpsep.noise_aware import noise_aware, noise_unaware
 from noisewise.dpsep.phases import fit_simulated
 from noisewise.engine import Run
 
@@ -38,13 +37,12 @@ def variance_inflation(
         key: Of the table and of its fit's noise.
     """
     key_x, key_y, key_new, key_fit = jax.random.split(key, 4)
-    say = jax.vmap(lambda x: site.output(jnp.asarray(fit.mean), jnp.asarray(fit.covariance), x))
+    fitted = noise_unaware(SepFit(*map(jnp.asarray, fit)))
     X = jax.random.normal(key_x, (public_count, site.inputs))
     sd = jnp.sqrt(site.noise_variance(jnp.asarray(fit.extra), public_count))
-    y = say(X).mean + sd * jax.random.normal(key_y, (public_count,))
+    y = site.predict(fitted, X).mean + sd * jax.random.normal(key_y, (public_count,))
     again = fit_simulated(runs, {"X": X, "y": y}, key_fit)
     new = jax.random.normal(key_new, (_POINTS, site.inputs))
-    spread = again.covariance + again.noise_covariance
-    found = jax.vmap(lambda x: site.output(again.mean, spread, x))(new)
-    error = jnp.mean((found.mean - say(new).mean) ** 2)
+    found = site.predict(noise_aware(site, again), new)
+    error = jnp.mean((found.mean - site.predict(fitted, new).mean) ** 2)
     return jnp.maximum(error / jnp.mean(found.variance), 1.0)

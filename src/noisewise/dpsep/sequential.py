@@ -1,4 +1,4 @@
-"""One record at a time: EP, ADF, SEP, clipped SEP, and the paper's own DP-SEP (Algorithm 3).
+"""One record at a time: EP, SEP, clipped SEP, and the paper's own DP-SEP (Algorithm 3).
 
 These are references; `jax.vmap` them over tables. Nothing here is private, Algorithm 3 included:
 its noise comes from a seed, and one pass per epoch in random order is neither Poisson nor uniform
@@ -22,7 +22,7 @@ from jax import Array
 from scipy.optimize import brentq
 
 from noisewise._validate import integer_at_least, positive
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.dpsep.family import Family
 from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.mechanism import Budget, Certificate, Release, calibrate, issue
@@ -38,7 +38,13 @@ class _Walk(NamedTuple):
 
 
 def random_passes(rows: int, epochs: int, seed: int) -> np.ndarray:
-    """Record numbers of ``epochs`` passes, each in a random order."""
+    """Record numbers of ``epochs`` passes, each in a random order.
+
+    Args:
+        rows: Number of records.
+        epochs: Number of passes.
+        seed: Of their order.
+    """
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.permutation(rows) for _ in range(epochs)]).astype(np.int32)
 
@@ -67,17 +73,15 @@ def one_at_a_time(
         noise_multiplier: Noise on them has this times 2 gamma clip/N as its standard deviation.
         seed: Of that noise.
     """
-    count = _count(rows)
+    count = record_count(rows)
     rate = (count if gamma is None else positive("gamma", gamma)) / count
     prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
     scale = rate * 2 * clip * noise_multiplier if noise_multiplier else 0.0
 
     def one(rows: Rows, walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
         index, key = inputs
-        theta, average = (
-            walk.theta,
-            _each(lambda part, base: (part - base) / count, walk.theta, prior),
-        )
+        theta = walk.theta
+        average = _each(lambda part, base: (part - base) / count, theta, prior)
         if math.isfinite(clip):
             average = _clip(site.family, average, clip)
             theta = _each(lambda part, base: base + count * part, average, prior)
@@ -91,29 +95,13 @@ def one_at_a_time(
             moved = _each(
                 lambda part, key: part + scale * jax.random.normal(key, part.shape), moved, keys
             )
-        return _Walk(
-            _proper(site.family, moved), walk.extra + rate / count * (extra - walk.extra)
-        ), None
+        extra = walk.extra + rate / count * (extra - walk.extra)
+        return _Walk(_proper(site.family, moved), extra), None
 
-    return _walk(site, prior, initial, one, rows, order, seed)
-
-
-def adf(
-    site: Site, rows: Rows, order: np.ndarray | Array, *, initial: np.ndarray | Array
-) -> Gaussian:
-    """Assumed density filtering: every record of ``order`` multiplies the posterior by its site.
-
-    More than one pass counts records more than once, as PBP does on purpose.
-    """
-    count = _count(rows)
-    prior = site.prior(jnp.asarray(initial), jnp.zeros(site.family.dim))
-
-    def one(rows: Rows, walk: _Walk, inputs: tuple[Array, Array]) -> tuple[_Walk, None]:
-        found, extra = _record(site, walk.theta, walk.extra, count, rows, inputs[0])
-        moved = _proper(site.family, _each(jnp.add, walk.theta, found))
-        return _Walk(moved, walk.extra + (extra - walk.extra) / count), None
-
-    return _walk(site, prior, initial, one, rows, order, 0)
+    first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
+    keys = jax.random.split(jax.random.PRNGKey(seed), len(order))
+    last: _Walk = _scan(one, rows, first, (jnp.asarray(order), keys))
+    return _gaussian(site.family, last.theta)
 
 
 def ep(
@@ -129,7 +117,7 @@ def ep(
     A record whose removal leaves no proper cavity waits for its next turn. Arguments are those of
     `one_at_a_time`; ``damping`` is the share of the way to a new site that is made.
     """
-    count, family = _count(rows), site.family
+    count, family = record_count(rows), site.family
     prior = site.prior(jnp.asarray(initial), jnp.zeros(family.dim))
     extra = site.first_extra()
 
@@ -161,10 +149,6 @@ def _each(function: Any, *parts: Natural) -> Natural:
 def _proper(family: Family, theta: Natural) -> Natural:
     """Negative eigenvalues raised to a small positive value, as in the paper."""
     return theta._replace(precision=family.floored(theta.precision, jnp.asarray(_LEAST)))
-
-
-def _count(rows: Rows) -> int:
-    return len(next(iter(rows.values())))
 
 
 def _theta_at(family: Family, prior: Natural, initial: np.ndarray | Array) -> Natural:
@@ -203,21 +187,6 @@ def _clip(family: Family, theta: Natural, clip: float) -> Natural:
     return Natural(clipped(theta.eta), clipped(theta.precision))
 
 
-def _walk(
-    site: Site,
-    prior: Natural,
-    initial: np.ndarray | Array,
-    one: Any,
-    rows: Rows,
-    order: np.ndarray | Array,
-    seed: int | Array,
-) -> Gaussian:
-    first = _Walk(_theta_at(site.family, prior, initial), site.first_extra())
-    keys = jax.random.split(jax.random.PRNGKey(seed), len(order))
-    last: _Walk = _scan(one, rows, first, (jnp.asarray(order), keys))
-    return _gaussian(site.family, last.theta)
-
-
 def _scan(one: Any, rows: Rows, first: Any, inputs: Any) -> Any:
     """The last state. Rows are an argument of the program: as constants they would end up in JAX's
     compilation cache."""
@@ -228,7 +197,13 @@ def _scan(one: Any, rows: Rows, first: Any, inputs: Any) -> Any:
 
 def literal_noise(budget: Budget, rows: int, epochs: int) -> float:
     """The noise multiplier that the paper's own accounting asks for: as if each of its N T steps
-    drew its record by Poisson sampling at rate 1/N, and eta and Lambda were clipped jointly."""
+    drew its record by Poisson sampling at rate 1/N, and eta and Lambda were clipped jointly.
+
+    Args:
+        budget: What is meant to be spent.
+        rows: Number of records.
+        epochs: Passes over the table.
+    """
     integer_at_least("epochs", epochs, 1)
     return calibrate(budget, 1 / rows, rows * epochs)
 
@@ -241,6 +216,12 @@ def literal_certificate(
     Replacing a record moves one release per epoch by up to sqrt(K) 2C gamma/N, where K blocks are
     clipped at C each (eta and Lambda of every component), and the noise has noise_multiplier times
     2C gamma/N. Its neighbours are replace-one, as in the paper's Prop. 1.
+
+    Args:
+        family: Of the site's posterior.
+        budget: What was meant to be spent.
+        noise_multiplier: Of the noise (`literal_noise`).
+        epochs: Passes over the table.
     """
     blocks = 2 * getattr(family, "count", 1)
     true = _gaussian_epsilon(math.sqrt(blocks * epochs) / noise_multiplier, budget.delta)

@@ -118,7 +118,10 @@ class SepSettings:
     def rates(self) -> Rates:
         """The schedule."""
         steps = np.arange(self.steps)
-        decay = _decay(self.steps, self.decay_from, self.last_rate)
+        # One until ``decay_from``, then falling as 1/t to ``last_rate``.
+        late = steps / max(self.steps - 1, 1) - self.decay_from
+        late = np.clip(late / max(1 - self.decay_from, 1e-9), 0, 1)
+        decay = 1 / (1 + late * (1 / self.last_rate - 1))
         mean = self.mean_rate * decay
         precision = np.maximum(self.precision_rate * decay, 1 / (steps + 1.0))
         tail = max(1, round(self.averaged * self.steps))
@@ -126,9 +129,3 @@ class SepSettings:
         extra = precision if self.extra_rate is None else self.extra_rate * decay
         columns = (mean, precision, extra, steps >= self.natural_steps, keep)
         return Rates(*(np.asarray(column, np.float32) for column in columns))
-
-
-def _decay(steps: int, start: float, last: float) -> np.ndarray:
-    """One until ``start``, then falling as 1/t to ``last``."""
-    late = np.clip((np.arange(steps) / max(steps - 1, 1) - start) / max(1 - start, 1e-9), 0, 1)
-    return 1 / (1 + late * (1 / last - 1))

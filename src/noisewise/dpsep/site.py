@@ -10,10 +10,8 @@ centred at the cavity,
 because the engine can release either form: the noise of Lambda_s never multiplies m in this one.
 """
 
-from __future__ import annotations
-
 import math
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import Array
@@ -52,15 +50,14 @@ class SiteUpdates(NamedTuple):
 
 
 class Site(Protocol):
-    """A model, as DP-SEP sees it."""
+    """A model, as DP-SEP sees it; as it stands, one that learns nothing besides its Gaussian."""
+
+    extras: ClassVar[int] = 0
+    """How many numbers a record contributes besides its Gaussian."""
 
     @property
     def family(self) -> Family:
         """Shape of the posterior's precision."""
-
-    @property
-    def extras(self) -> int:
-        """How many numbers a record contributes besides its Gaussian."""
 
     def prior(self, mean: Array, variance: Array) -> Natural:
         """The prior; it may be refined by looking at the posterior (means and variances), which
@@ -68,10 +65,12 @@ class Site(Protocol):
 
     def first_extra(self) -> Array:
         """Where the extras' running mean starts: public."""
+        return jnp.zeros(self.extras)
 
     def units(self, posterior: Gaussian, extra: Array, public_count: Array | float) -> Array:
         """Public scale of every released coordinate (gradient, precision, extra): divides before
         the clip, multiplies after it."""
+        return jnp.ones(self.family.dim + self.family.packed + self.extras)
 
     def updates(
         self, cavity: Gaussian, extra: Array, public_count: Array | float, batch: Rows
@@ -80,7 +79,9 @@ class Site(Protocol):
 
 
 class NoiseSite(Site, Protocol):
-    """A site that learns the target's noise, from extras that are half squared residuals."""
+    """A site that learns the target's noise, from an extra that is half a squared residual."""
+
+    extras: ClassVar[int] = 1
 
     @property
     def kept(self) -> float:

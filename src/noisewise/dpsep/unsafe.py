@@ -1,19 +1,15 @@
 """SEP without privacy, by the very steps of the private fit: a reference."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.dpsep.algorithm import SepFit
 from noisewise.dpsep.settings import Rates
 from noisewise.engine import Run
-
-if TYPE_CHECKING:
-    from jax import Array
 
 
 def fit_unsafe(run: Run, rows: Rows, key: Array | None = None) -> SepFit:
@@ -25,10 +21,15 @@ def fit_unsafe(run: Run, rows: Rows, key: Array | None = None) -> SepFit:
     correlations. A network's weights are strongly correlated: full batches at a rate of 0.3 blow
     up within three steps, many small steps (`network_reference`) do not. The name says it: nothing
     that comes out of here is private.
+
+    Args:
+        run: By `assemble`, without a mechanism.
+        rows: Simulated or public records.
+        key: Of batches; None takes all records at every step.
     """
     algorithm, numbers = run.algorithm, run.numbers
     rows = {name: jnp.asarray(column) for name, column in rows.items()}
-    count = len(next(iter(rows.values())))
+    count = record_count(rows)
     size = count if key is None else max(1, round(numbers.sampling_rate * count))
 
     def one(state: Any, inputs: tuple[Rates, Array]) -> tuple[Any, None]:

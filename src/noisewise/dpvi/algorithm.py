@@ -1,22 +1,18 @@
 """DPVI as an algorithm of the engine (NA-DPVI Alg. 3); which gradients are released is a rule's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
-from noisewise.dpvi.rule import Constants, GradientRule
+from noisewise.dpvi.rule import Constants, GradientRule, Point
 from noisewise.dpvi.trace import BlockSums, FullTrace, add_step, empty_block
 from noisewise.engine import Step
 from noisewise.mechanism import Grid
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
 
 BLOCKS = 100
 
@@ -49,8 +45,7 @@ class DpviState(NamedTuple):
 class _Point(NamedTuple):
     """Where gradients are taken, and the part of them that no record has a say in."""
 
-    parameters: Array
-    base_normals: Float[Array, "draws dim"]
+    at: Point
     public_gradient: Array
     record_share: Array | float
 
@@ -94,21 +89,19 @@ class Dpvi:
 
     def point(self, numbers: DpviNumbers, state: DpviState, schedule: Array, key: Array) -> _Point:
         """The guide's draws, and the gradient of prior and entropy there."""
-        rule, parameters = self.rule, state.parameters
-        normals = jax.random.normal(key, (self.draws, rule.target.dim))
-        public = rule.public_gradient(numbers.constants, parameters, normals)
+        normals = jax.random.normal(key, (self.draws, self.rule.target.dim))
+        at = Point(numbers.constants, state.parameters, normals)
+        public = self.rule.public_gradient(at)
         # The papers' convention: each record carries its N-th part of prior and entropy, as far as
         # those have coordinates among the released.
-        share = public / numbers.public_count if self.clip_prior else 0.0
-        return _Point(parameters, normals, public, share)
+        share = public[: self.released] / numbers.public_count if self.clip_prior else 0.0
+        return _Point(at, public, share)
 
     def contributions(
         self, numbers: DpviNumbers, point: _Point, batch: Rows
     ) -> Float[Array, "batch released"]:
         """The records' gradients."""
-        return self.rule.record_gradients(
-            numbers.constants, point.parameters, point.base_normals, batch, point.record_share
-        )
+        return self.rule.record_gradients(point.at, batch, point.record_share)
 
     def update(
         self,
@@ -120,12 +113,10 @@ class Dpvi:
         released: Float[Array, " released"],
     ) -> Step:
         """Complete the gradient and step along it; ``schedule`` multiplies the step size."""
-        rule, constants = self.rule, numbers.constants
-        gradient = rule.complete(constants, state.parameters, point.base_normals, released)
         outside: Array | float = point.public_gradient
         if self.clip_prior:
-            outside = rule.unclipped_gradient(constants, state.parameters)
-        gradient = gradient + numbers.sampling_rate * outside
+            outside = self.rule.unclipped_gradient(point.at)
+        gradient = self.rule.complete(point.at, released) + numbers.sampling_rate * outside
         kept = FullTrace(state.parameters, gradient) if self.keep_steps else None
         record = add_step(record, state.parameters, gradient, self.matrix)
         return Step(self._move(numbers, state, gradient, schedule), record, kept)

@@ -7,16 +7,13 @@ gradient alone, and where T' <= 1 the scales' gradient is less noisy than if it 
 (Thm. 3.1).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import Rows
-from noisewise.dpvi.rule import Constants, both
+from noisewise.dpvi.rule import Point, both
 from noisewise.dpvi.vanilla import Vanilla
 
 
@@ -28,40 +25,25 @@ class Aligned(Vanilla):
     give.
     """
 
-    name: str = "aligned"
-
     @property
     def released(self) -> int:
         """The means."""
         return self.target.dim
 
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """Gradient of a record's loss by the means (DPVIm Alg. 1, line 2)."""
-        points = self.guide.points(parameters, base_normals)
-        means = self.target.record_moments(constants.frame, points, base_normals, batch)[0]
-        return means + self.means_part(share)
+        points = self.guide.points(at.parameters, at.base_normals)
+        moments = self.target.record_moments(at.constants.frame, points, at.base_normals, batch)
+        return moments[0] + share
 
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
+    def complete(self, at: Point, released: Array) -> Array:
         """Scales from the released means (DPVIm Alg. 1, line 5)."""
-        return both(released, self.guide.chain_rule(parameters, the_draw(base_normals), released))
+        draw = the_draw(at.base_normals)
+        return both(released, self.guide.chain_rule(at.parameters, draw, released))
 
-    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
+    def unclipped_gradient(self, at: Point) -> Array:
         """The entropy's: a clipped prior reaches the scales by the chain rule, the entropy not."""
-        return self.guide.entropy_gradient(parameters)
-
-    def means_part(self, share: Array | float) -> Array:
-        """The means' part of what a record carries of the public gradient."""
-        wide = jnp.asarray(share)
-        return wide[: self.guide.dim] if wide.ndim else wide
+        return self.guide.entropy_gradient(at.parameters)
 
 
 def the_draw(base_normals: Array) -> Array:

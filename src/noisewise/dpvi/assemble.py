@@ -39,6 +39,9 @@ def noise_variance(run: Run) -> np.ndarray:
     These are the first of the parameters. Where scales follow by post-processing they have no
     entry: their noise is the means', times a factor that changes from step to step. For natural
     rules it is the variance of the natural gradients.
+
+    Args:
+        run: By `assemble`.
     """
     numbers = run.numbers
     unit = numbers.grid.clip_norm / numbers.grid.points
@@ -133,6 +136,11 @@ def decaying_schedule(steps: int, initial_multiplier: float, until: float) -> np
 
     Large first steps bring a far start near within the burn-in; the constant rest is what the
     noise-aware posterior is read from.
+
+    Args:
+        steps: Of the run.
+        initial_multiplier: Of the first step; at least one.
+        until: The first part's share of the run.
     """
     schedule = np.ones(steps, np.float32)
     warm_up = int(until * steps)

@@ -10,69 +10,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from jax import Array
 
 from noisewise.data import Rows
-from noisewise.dpvi.rule import Constants
-from noisewise.models import Target
+from noisewise.dpvi.rule import GradientRule, Point
 
 
 @dataclass(frozen=True)
-class MeansOnly:
-    """Means only, any number of draws."""
-
-    target: Target
-    name: str = "means_only"
+class MeansOnly(GradientRule):
+    """Means only, any number of draws; there are no scales to draw theta with."""
 
     @property
     def parameters(self) -> int:
         """The means."""
         return self.target.dim
 
-    @property
-    def released(self) -> int:
-        """All of them."""
-        return self.target.dim
+    def _points(self, at: Point) -> Array:
+        return at.parameters + at.constants.fixed_scale * at.base_normals
 
-    @property
-    def observed(self) -> int:
-        """All of them."""
-        return self.target.dim
-
-    def _points(self, constants: Constants, parameters: Array, base_normals: Array) -> Array:
-        return parameters + constants.fixed_scale * base_normals
-
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """Gradient of a record's expected loss by the means."""
-        points = self._points(constants, parameters, base_normals)
-        return self.target.record_moments(constants.frame, points, base_normals, batch)[0] + share
+        frame, points = at.constants.frame, self._points(at)
+        return self.target.record_moments(frame, points, at.base_normals, batch)[0] + share
 
-    def public_gradient(
-        self, constants: Constants, parameters: Array, base_normals: Array
-    ) -> Array:
+    def public_gradient(self, at: Point) -> Array:
         """The prior's part; the entropy does not depend on the means."""
-        points = self._points(constants, parameters, base_normals)
+        constants, points = at.constants, self._points(at)
         if constants.prior_precision is not None:
             return points.mean(0) @ constants.prior_precision
-        return self.target.prior_moments(constants.frame, points, base_normals)[0]
-
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
-        """Nothing is left to add."""
-        return released
-
-    def unclipped_gradient(self, constants: Constants, parameters: Array) -> float:
-        """Nothing: records can carry all of it."""
-        return 0.0
-
-    def draw_theta(self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> None:
-        """No scales: the curvature gives theta's spread."""
+        return self.target.prior_moments(constants.frame, points, at.base_normals)[0]

@@ -5,15 +5,13 @@ guide's parameters.) Natural gradients of the scales are divided by T', so they 
 where vanilla's vanish: release both and the means suffer instead, which the aligned form avoids.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jax import Array
 
 from noisewise.data import Rows
 from noisewise.dpvi.aligned import Aligned, the_draw
-from noisewise.dpvi.rule import Constants, both
+from noisewise.dpvi.rule import Point, both
 from noisewise.dpvi.vanilla import Vanilla
 from noisewise.guides import DiagonalGuide
 
@@ -23,65 +21,28 @@ class Natural(Vanilla):
     """Release the natural gradients of means and scales."""
 
     guide: DiagonalGuide
-    name: str = "natural"
 
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
-        """The vanilla gradients over the information; ``share`` is natural already."""
-        ordinary = super().record_gradients(constants, parameters, base_normals, batch)
-        return ordinary / self.guide.fisher_information(parameters) + share
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
+        """The ordinary gradients over the information; ``share`` is natural already."""
+        information = self.guide.fisher_information(at.parameters)[: self.released]
+        return super().record_gradients(at, batch) / information + share
 
-    def public_gradient(
-        self, constants: Constants, parameters: Array, base_normals: Array
-    ) -> Array:
+    def public_gradient(self, at: Point) -> Array:
         """Prior and entropy, over the information too."""
-        ordinary = super().public_gradient(constants, parameters, base_normals)
-        return ordinary / self.guide.fisher_information(parameters)
+        return super().public_gradient(at) / self.guide.fisher_information(at.parameters)
 
 
 @dataclass(frozen=True)
-class AlignedNatural(Aligned):
+class AlignedNatural(Natural, Aligned):
     """Release the natural gradient of the means; the scales' follows (DPVIm Alg. 2)."""
 
-    guide: DiagonalGuide
-    name: str = "aligned_natural"
-
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
-        """The means' gradients over their information (DPVIm Alg. 2, line 2)."""
-        ordinary = super().record_gradients(constants, parameters, base_normals, batch)
-        information = self.guide.fisher_information(parameters)[: self.guide.dim]
-        return ordinary / information + self.means_part(share)
-
-    def public_gradient(
-        self, constants: Constants, parameters: Array, base_normals: Array
-    ) -> Array:
-        """Prior and entropy, over the information too."""
-        ordinary = super().public_gradient(constants, parameters, base_normals)
-        return ordinary / self.guide.fisher_information(parameters)
-
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
+    def complete(self, at: Point, released: Array) -> Array:
         """DPVIm Alg. 2, line 5: to the ordinary gradient, the chain rule, and natural again."""
-        dim, information = self.guide.dim, self.guide.fisher_information(parameters)
+        dim, information = self.guide.dim, self.guide.fisher_information(at.parameters)
         ordinary = information[:dim] * released
-        scales = self.guide.chain_rule(parameters, the_draw(base_normals), ordinary)
+        scales = self.guide.chain_rule(at.parameters, the_draw(at.base_normals), ordinary)
         return both(released, scales / information[dim:])
 
-    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array:
+    def unclipped_gradient(self, at: Point) -> Array:
         """The entropy's, over the information too."""
-        ordinary = super().unclipped_gradient(constants, parameters)
-        return ordinary / self.guide.fisher_information(parameters)
+        return super().unclipped_gradient(at) / self.guide.fisher_information(at.parameters)

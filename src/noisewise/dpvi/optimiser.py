@@ -1,7 +1,5 @@
 """Optimisers by name: any of optax's that needs no more than gradients."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

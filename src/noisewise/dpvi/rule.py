@@ -7,7 +7,8 @@ Without noise and clipping, on the full batch, a rule's gradient equals that of 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,55 +31,62 @@ class Constants(NamedTuple):
     model's; None is the model's own."""
 
 
-class GradientRule(Protocol):
-    """One way to get a private gradient of all variational parameters."""
+class Point(NamedTuple):
+    """Where a step's gradients are taken: all of it public."""
 
-    @property
-    def target(self) -> Target:
-        """The model."""
+    constants: Constants
+    parameters: Array
+    base_normals: Array
+    """Of the guide's draws: draws x dim."""
 
-    @property
-    def name(self) -> str:
-        """As settings and reports call it."""
+
+@dataclass(frozen=True)
+class GradientRule:
+    """One way to get a private gradient of all variational parameters.
+
+    As it stands, all of it is released, and there is nothing to complete.
+
+    Args:
+        target: The model.
+    """
+
+    target: Target
 
     @property
     def parameters(self) -> int:
         """Number of variational parameters."""
+        raise NotImplementedError
 
     @property
     def released(self) -> int:
         """Number of coordinates that pass the mechanism: the first of the parameters."""
+        return self.parameters
 
     @property
     def observed(self) -> int:
         """Those of the released whose noise is the same at every step, again the first: what the
         noise-aware posterior may take as observations."""
+        return self.released
 
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """Per-record gradients as they are clipped: batch x released.
 
-        ``share`` is each record's part of the public gradient where that is clipped too.
+        ``share`` is each record's part of the public gradient of what is released, where that is
+        clipped too.
         """
+        raise NotImplementedError
 
-    def public_gradient(
-        self, constants: Constants, parameters: Array, base_normals: Array
-    ) -> Array:
+    def public_gradient(self, at: Point) -> Array:
         """Gradient of the prior's and the guide's part of the loss: no record is involved."""
+        raise NotImplementedError
 
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
+    def complete(self, at: Point, released: Array) -> Array:
         """From what was released to the data's gradient of every parameter: post-processing."""
+        return released
 
-    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array | float:
+    def unclipped_gradient(self, at: Point) -> Array | float:
         """What of the public gradient has no place inside the clip, when the rest is clipped."""
+        return 0.0
 
     def draw_theta(
         self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator
@@ -86,6 +94,7 @@ class GradientRule(Protocol):
         """Draws of theta from the guide around each of the means, with ``free`` scale parameters
         for all (a vector) or one a row; None if the rule fits no scales and theta is
         N(optimum, curvature^-1)."""
+        return None
 
 
 def both(means: Array, scales: Array) -> Array:

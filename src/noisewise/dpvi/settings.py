@@ -161,10 +161,13 @@ class Settings:
         elif self.optimiser != "adam":
             raise NoisewiseError(f"optimiser {shown(self.optimiser)} needs a learning_rate")
 
-    def mechanism(self) -> Mechanism:
-        """What accounts for such a fit, once it is calibrated."""
+    def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:
+        """What accounts for such a fit, once it is calibrated or given its noise."""
         return Mechanism(
-            clip_norm=self.clip_norm, sampling_rate=self.sampling_rate, steps=self.steps
+            clip_norm=self.clip_norm,
+            sampling_rate=self.sampling_rate,
+            steps=self.steps,
+            noise_multiplier=noise_multiplier,
         )
 
     def check_dimension(self, dim: int) -> None:
@@ -183,9 +186,10 @@ class Settings:
         for name, expected in shapes.items():
             value = getattr(self, name)
             if value is not None and np.shape(value) != expected:
+                found = " x ".join(map(str, np.shape(value))) or "no"
                 raise NoisewiseError(
-                    f"the plan's {name} is for {_counted(value)} unconstrained coordinates, this "
-                    f"model has {dim}: plan again for this model and these features"
+                    f"the plan's {name} is for {found} unconstrained coordinates, this model has "
+                    f"{dim}: plan again for this model and these features"
                 )
 
     def with_recalibration(self, shift: np.ndarray, stretch: np.ndarray) -> Settings:
@@ -223,7 +227,3 @@ class Settings:
             for name, value in plain.items()
         }
         return cls(**given)
-
-
-def _counted(value: np.ndarray) -> str:
-    return " x ".join(map(str, np.shape(value))) or "no"

@@ -58,6 +58,14 @@ class TraceStatistics(NamedTuple):
         """Whether second moments are matrices."""
         return self.spread.ndim == self.parameters.ndim + 1
 
+    def slopes(self) -> np.ndarray:
+        """Least squares of gradients on iterates, of one fit: kappa A."""
+        if not self.full:
+            return self.cross / self.spread
+        dim = len(self.parameters)
+        ridge = 1e-9 * np.trace(self.spread) / dim * np.eye(dim)
+        return np.linalg.solve(self.spread + ridge, self.cross.T).T
+
     def diagonal(self) -> TraceStatistics:
         """The same, with the matrices' diagonals only."""
         if not self.full:
@@ -175,16 +183,13 @@ class Trace:
         one, square = (..., slice(count)), (..., slice(count), slice(count))
         sums = self.blocks
         both = square if sums.shift_shift.ndim == sums.shift.ndim + 1 else one
-        blocks = BlockSums(
-            count=sums.count,
-            start=sums.start[one],
-            shift=sums.shift[one],
-            gradient=sums.gradient[one],
-            shift_shift=sums.shift_shift[both],
-            gradient_shift=sums.gradient_shift[both],
-            gradient_gradient=sums.gradient_gradient[one],
-            squares=sums.squares[one],
-        )
+        products = ("shift_shift", "gradient_shift")
+        parts = {
+            name: part[both if name in products else one]
+            for name, part in sums._asdict().items()
+            if name != "count"
+        }
+        blocks = sums._replace(**parts)
         full = None if self.full is None else FullTrace(*(part[one] for part in self.full))
         return Trace(blocks, self.last[one], full)
 
@@ -202,7 +207,12 @@ class Trace:
 
 
 def trace_of(finished: Finished, blocks: int) -> Trace:
-    """The trace of a secure run: its chunks' sums joined to at most ``blocks`` blocks."""
+    """The trace of a secure run: its chunks' sums joined to at most ``blocks`` blocks.
+
+    Args:
+        finished: What `run_secure` ended with.
+        blocks: How many, at most.
+    """
     group = max(1, math.ceil(len(finished.records) / blocks))
     last = np.asarray(finished.state.parameters)
     return Trace(_join(finished.records, group), last, finished.kept)

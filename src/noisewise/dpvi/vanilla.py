@@ -1,7 +1,5 @@
 """Vanilla and preconditioned DPVI: means and scales are both released (NA-DPVI App. H.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -9,69 +7,37 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows
-from noisewise.dpvi.rule import Constants, both
+from noisewise.dpvi.rule import GradientRule, Point, both
 from noisewise.guides import Guide
-from noisewise.models import Target
 
 
 @dataclass(frozen=True)
-class Vanilla:
+class Vanilla(GradientRule):
     """Release the gradients of means and scales as they are."""
 
-    target: Target
     guide: Guide
-    name: str = "vanilla"
 
     @property
     def parameters(self) -> int:
         """Means and free scales."""
         return self.guide.dim + self.guide.free
 
-    @property
-    def released(self) -> int:
-        """All of them."""
-        return self.parameters
-
-    @property
-    def observed(self) -> int:
-        """All of them."""
-        return self.released
-
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """Gradient of a record's expected loss by means and free scales (NA-DPVI eq. A56)."""
 
         def moments(points: Array, base_normals: Array) -> tuple[Array, Array]:
-            return self.target.record_moments(constants.frame, points, base_normals, batch)
+            return self.target.record_moments(at.constants.frame, points, base_normals, batch)
 
-        return both(*self.guide.gradients(parameters, base_normals, moments)) + share
+        return both(*self.guide.gradients(at.parameters, at.base_normals, moments)) + share
 
-    def public_gradient(
-        self, constants: Constants, parameters: Array, base_normals: Array
-    ) -> Array:
+    def public_gradient(self, at: Point) -> Array:
         """The prior's part and the guide's entropy."""
 
         def moments(points: Array, base_normals: Array) -> tuple[Array, Array]:
-            return self.target.prior_moments(constants.frame, points, base_normals)
+            return self.target.prior_moments(at.constants.frame, points, base_normals)
 
-        prior = both(*self.guide.gradients(parameters, base_normals, moments))
-        return prior + self.guide.entropy_gradient(parameters)
-
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
-        """Nothing is left to add."""
-        return released
-
-    def unclipped_gradient(self, constants: Constants, parameters: Array) -> Array | float:
-        """Nothing: records can carry all of it."""
-        return 0.0
+        prior = both(*self.guide.gradients(at.parameters, at.base_normals, moments))
+        return prior + self.guide.entropy_gradient(at.parameters)
 
     def draw_theta(
         self, means: np.ndarray, free: np.ndarray, rng: np.random.Generator
@@ -88,7 +54,6 @@ class Preconditioned(Vanilla):
     The factor is beta, or with ``by_slope`` 1 / T'(u) of the moment (DPVIm eq. 17).
     """
 
-    name: str = "preconditioned"
     by_slope: bool = False
 
     @property
@@ -96,26 +61,16 @@ class Preconditioned(Vanilla):
         """All, or the means where the scales' noise changes with T' from step to step."""
         return self.guide.dim if self.by_slope else self.released
 
-    def factor(self, constants: Constants, parameters: Array) -> Array:
+    def factor(self, at: Point) -> Array:
         """What a gradient is multiplied by before the clip."""
         if not self.by_slope:
-            return constants.precondition
-        return both(jnp.ones(self.guide.dim), 1 / self.guide.slope(parameters))
+            return at.constants.precondition
+        return both(jnp.ones(self.guide.dim), 1 / self.guide.slope(at.parameters))
 
-    def record_gradients(
-        self,
-        constants: Constants,
-        parameters: Array,
-        base_normals: Array,
-        batch: Rows,
-        share: Array | float = 0.0,
-    ) -> Array:
+    def record_gradients(self, at: Point, batch: Rows, share: Array | float = 0.0) -> Array:
         """The vanilla gradients times the factor."""
-        gradients = super().record_gradients(constants, parameters, base_normals, batch, share)
-        return gradients * self.factor(constants, parameters)
+        return super().record_gradients(at, batch, share) * self.factor(at)
 
-    def complete(
-        self, constants: Constants, parameters: Array, base_normals: Array, released: Array
-    ) -> Array:
+    def complete(self, at: Point, released: Array) -> Array:
         """Divided by the factor again."""
-        return released / self.factor(constants, parameters)
+        return released / self.factor(at)

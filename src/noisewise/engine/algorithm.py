@@ -8,37 +8,15 @@ released. So every algorithm is private for one reason, and that reason is in `e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.mechanism import Grid, Mechanism, Passes, usual_passes
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
-
-
-class Numbers(Protocol):
-    """Numbers of a run that compiled code takes as arguments; algorithms add their own."""
-
-    @property
-    def grid(self) -> Grid:
-        """The integer grid that contributions are rounded to."""
-
-    @property
-    def noise_scale(self) -> Array:
-        """Standard deviation of the privacy noise in grid units, per released coordinate."""
-
-    @property
-    def sampling_rate(self) -> float:
-        """Probability of every record to be in a batch."""
-
-    @property
-    def public_count(self) -> float:
-        """The number of records as everybody may know it: declared, or noised."""
 
 
 class Step(NamedTuple):
@@ -55,6 +33,9 @@ class Algorithm(Protocol):
     """A private algorithm: a frozen dataclass, equal to another where the compiled code is.
 
     In the order of a step: `point`, `contributions`, (the engine's noisy sum,) `update`.
+    ``numbers`` are what compiled code takes as arguments: a NamedTuple that begins with the
+    ``grid`` that contributions are rounded to, the ``noise_scale`` in its units (per released
+    coordinate), the ``sampling_rate``, and the ``public_count``, declared or noised.
     """
 
     @property
@@ -154,6 +135,11 @@ def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> 
 
     Passes are as long as 256 MiB allow, so that no shape of compiled code follows the true number
     of records.
+
+    Args:
+        algorithm: Whose contributions are summed.
+        mechanism: Calibrated.
+        public_count: The number of rows as everybody may know it.
     """
     most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
     grid = mechanism.grid(algorithm.released, public_count)

@@ -20,15 +20,27 @@ class PublicCount:
     releases: tuple[Release, ...]
 
 
+def refuse_another_count(table: Table) -> None:
+    """A declared number of rows must be the table's: to be asked before anything is spent."""
+    declared = table.schema.rows
+    if declared is not None and declared != table.rows.true_count:
+        raise NoisewiseError(
+            f"the schema declares rows = {declared} but the table has another number: correct "
+            "it, or leave rows out to have the number noised"
+        )
+
+
 def public_count(table: Table, budget: Budget, insecure_seed: int | None) -> PublicCount:
-    """Read, or bought with about one percent of the budget: then nothing may be refused after."""
+    """Read, or bought with about one percent of the budget: then nothing may be refused after.
+
+    Args:
+        table: Whose rows are counted.
+        budget: The whole one.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
+    """
+    refuse_another_count(table)
     declared, true_count = table.schema.rows, table.rows.true_count
     if declared is not None:
-        if declared != true_count:
-            raise NoisewiseError(
-                f"the schema declares rows = {declared} but the table has another number: correct "
-                "it, or leave rows out to have the number noised"
-            )
         source = "declared public in the schema"
         if budget.adjacency == "add-remove":
             source += ", so that the guarantee is for tables of this size"

@@ -6,28 +6,29 @@ a wider sd sees clusters as clouds, spreads the components over them, and hands 
 annealing).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import jax
+from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows
-from noisewise.engine.run import Finished, Run, device_source, run_secure, run_simulated
+from noisewise.engine.run import Finished, Run, run_secure, run_simulated
 from noisewise.mechanism import Budget, Mechanism, Release, calibrate
-
-if TYPE_CHECKING:
-    from jax import Array
 
 
 def calibrate_phases(
     mechanisms: Sequence[Mechanism], budget: Budget, others: tuple[Release, ...] = ()
 ) -> tuple[Mechanism, ...]:
     """The phases' mechanisms, all with the least noise multiplier that keeps everything together,
-    ``others`` included, within the budget."""
+    ``others`` included, within the budget.
+
+    Args:
+        mechanisms: One a phase, of one sampling rate.
+        budget: For all of it.
+        others: What else the same data pay for.
+    """
     rates = {mechanism.sampling_rate for mechanism in mechanisms}
     if len(rates) != 1:
         raise NoisewiseError(f"phases must share one sampling rate, got {sorted(rates)}")
@@ -43,13 +44,24 @@ def run_phases_secure(
     insecure_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Finished]:
-    """All phases on rows about people; see `run_secure`. ``progress`` hears steps of all phases."""
+    """All phases on rows about people; see `run_secure`.
+
+    Args:
+        runs: The phases.
+        rows: The records, prepared for the algorithm.
+        insecure_seed: Makes the runs repeatable, and therefore not private.
+        progress: Called with the steps done, of all phases together.
+    """
     finished: list[Finished] = []
     done = 0
+
+    def counted(steps: int) -> None:
+        if progress is not None:
+            progress(done + steps)
+
     for number, run in enumerate(runs):
         seed = None if insecure_seed is None else 1000 * insecure_seed + number
-        counted = None if progress is None else _after(progress, done)
-        begun = run if not finished else run.starting_at(_end(runs[number - 1], finished[-1]))
+        begun = _begun(runs, finished)
         finished.append(run_secure(begun, rows, insecure_seed=seed, progress=counted))
         done += run.steps
     return finished
@@ -58,22 +70,26 @@ def run_phases_secure(
 def run_phases_simulated(
     runs: Sequence[Run], rows: Rows, key: Array, lengths: Sequence[int | None] | None = None
 ) -> list[Finished]:
-    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys."""
-    count = len(next(iter(rows.values())))
+    """All phases on simulated rows, on the device: `jax.vmap` it over runs, tables and keys.
+
+    Args:
+        runs: The phases.
+        rows: Simulated or public records, prepared for the algorithm.
+        key: Of all their randomness.
+        lengths: Of every phase's blocks, see `run_simulated`.
+    """
     finished: list[Finished] = []
-    for number, (run, one_key) in enumerate(
-        zip(runs, jax.random.split(key, len(runs)), strict=True)
-    ):
-        begun = run if not finished else run.starting_at(_end(runs[number - 1], finished[-1]))
-        length = None if lengths is None else lengths[number]
-        source = device_source(run, count)
-        finished.append(run_simulated(begun, source, rows, one_key, length))
+    keys = jax.random.split(key, len(runs))
+    for number, length in enumerate(lengths or [None] * len(runs)):
+        begun = _begun(runs, finished)
+        finished.append(run_simulated(begun, rows, keys[number], length))
     return finished
 
 
-def _end(run: Run, finished: Finished) -> object:
-    return run.algorithm.handover(run.numbers, finished.state)
-
-
-def _after(progress: Callable[[int], None], done: int) -> Callable[[int], None]:
-    return lambda steps: progress(done + steps)
+def _begun(runs: Sequence[Run], finished: Sequence[Finished]) -> Run:
+    """The next phase, from where the last one ended."""
+    run = runs[len(finished)]
+    if not finished:
+        return run
+    before = runs[len(finished) - 1]
+    return run.starting_at(before.algorithm.handover(before.numbers, finished[-1].state))

@@ -5,8 +5,6 @@ generator on the host, streamed in chunks. `run_simulated` takes simulated or pu
 seed, wholly on the device, so that many runs go side by side under `jax.vmap`.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import secrets
@@ -15,18 +13,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from noisewise.data import PrivateRows, Rows
+from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.engine.algorithm import Run, Step
 from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum
-
-if TYPE_CHECKING:
-    from jax import Array
 
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
@@ -151,32 +147,29 @@ def _stream(source: SecureSource, pieces: list[int]) -> Iterator[Chunk]:
             yield waiting.popleft().result()
 
 
-def device_source(run: Run, count: int) -> DeviceSource:
-    """Seeded batches and noise for tables of ``count`` simulated records."""
-    return DeviceSource(count, run.sampling_rate, run.passes)
-
-
 def block_length(run: Run) -> int:
-    """Steps of a block where a simulation is recorded in the algorithm's number of blocks."""
+    """Steps of a block where a simulation is recorded in the algorithm's number of blocks.
+
+    Args:
+        run: What is simulated.
+    """
     return max(1, run.steps // int(run.algorithm.blocks))
 
 
-def run_simulated(
-    run: Run, source: DeviceSource, rows: Rows, key: Array, length: int | None = None
-) -> Finished:
+def run_simulated(run: Run, rows: Rows, key: Array, length: int | None = None) -> Finished:
     """One run on simulated rows, wholly on the device: `jax.vmap` it over runs, rows and keys.
 
     Not for data about people: the noise comes from a seed.
 
     Args:
         run: The algorithm and its numbers.
-        source: Seeded batches and noise (`device_source`).
         rows: Simulated or public records, prepared for the algorithm.
         key: Decides batches, noise and the algorithm's own draws.
         length: Steps of a recorded block; what does not fill one is left off the end. None is one
             block of all steps.
     """
     algorithm, numbers = run.algorithm, run.numbers
+    source = DeviceSource(record_count(rows), run.sampling_rate, run.passes)
     length = run.steps if length is None else length
     blocks = run.steps // length
     schedule = jax.tree.map(

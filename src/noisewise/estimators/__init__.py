@@ -1,7 +1,7 @@
 """Private regressions as scikit-learn estimators, over the same engine as `noisewise.fit`."""
 
 try:
-    import sklearn  # noqa: F401
+    import sklearn
 except ImportError:
     raise ImportError(
         "noisewise.estimators needs scikit-learn: pip install noisewise[sklearn]"

@@ -26,6 +26,14 @@ from noisewise.result import Result
 _CHUNK_FLOATS = 2**22  # draws x rows held at a time when predicting: 32 MiB
 
 
+class _Family:
+    """An estimator and its copies, as cross-validation makes them: how many there are, and how
+    often one of them was fitted without a ledger."""
+
+    def __init__(self) -> None:
+        self.copies = self.fits = 0
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):
     """One private fit of a table that is made from X and y: what all estimators share.
@@ -41,6 +49,15 @@ class PrivateEstimator(BaseEstimator):
     rows: int | None = None
     draws: int = 2000
     insecure_seed: int | None = None
+    ledger: Any = None
+
+    def __sklearn_clone__(self) -> Any:
+        """A copy that counts with this estimator's other copies."""
+        copy = super().__sklearn_clone__()
+        family = self.__dict__.setdefault("_family", _Family())
+        family.copies += 1
+        copy._family, copy._number = family, family.copies
+        return copy
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -72,6 +89,7 @@ class PrivateEstimator(BaseEstimator):
         # Constant features pass: that one is constant is not public, and scikit-learn's users
         # expect a fit on whatever columns the steps before in a pipeline leave.
         table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
+        before = self._fits_before()
         result = fit(
             model(schema),
             table,
@@ -79,9 +97,12 @@ class PrivateEstimator(BaseEstimator):
             target=TARGET,
             draws=self.draws,
             insecure_seed=self.insecure_seed,
+            ledger=self.ledger,
             **options,
         )
-        certificate = replace(result.privacy, sources=result.privacy.sources | (sources or {}))
+        self._family.fits += self.ledger is None
+        more = (sources or {}) | before
+        certificate = replace(result.privacy, sources=result.privacy.sources | more)
         self.result_ = replace(result, privacy=certificate)
         self.privacy_ = certificate
         self.status_ = result.status
@@ -89,6 +110,24 @@ class PrivateEstimator(BaseEstimator):
         if result.status is not Status.OK:
             warnings.warn(result.status.words, ConvergenceWarning, stacklevel=4)
         return self.result_
+
+    def _fits_before(self) -> dict[str, str]:
+        """What the certificate says of earlier fits that no ledger has, and a warning before the
+        next one is made.
+
+        Other processes fit copies that this one does not hear of, but their numbers tell: the first
+        copy of a search is never fitted itself.
+        """
+        family = self.__dict__.setdefault("_family", _Family())
+        before = max(family.fits, getattr(self, "_number", 0) - 2)
+        if self.ledger is not None or not before:
+            return {}
+        said = (
+            f"{before} before this one, by the same estimator or its copies, without a ledger: if "
+            "they were of the same people, what each spent adds up"
+        )
+        warnings.warn(f"other fits: {said}; pass ledger= to account for all of them", stacklevel=5)
+        return {"other fits": said}
 
     def _new_rows(self, X: Any) -> np.ndarray:
         """Rows to predict for."""

@@ -1,7 +1,5 @@
 """From an estimator's parameters to a declared schema, and back from its encoding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,13 +1,11 @@
 """Private linear regression as a scikit-learn regressor."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from noisewise.estimators.regressor import PrivateRegressor, residuals
+from noisewise.estimators.regressor import PrivateRegressor, residuals, target_column
 
 
 class DPLinearRegression(PrivateRegressor):
@@ -55,7 +53,7 @@ class DPLinearRegression(PrivateRegressor):
     def fit(self, X: Any, y: Any) -> Self:
         """Spend the budget on a fit to the rows of X and their targets y."""
         X, y = self._validated(X, y, y_numeric=True)
-        self._fit_private("linear", X, self._target_column("real"), y)
+        self._fit_private("linear", X, target_column("real", self.target_bounds), y)
         self.noise_draws_ = np.asarray(self.result_.draws["noise"], np.float64)
         self._keep_means()
         return self

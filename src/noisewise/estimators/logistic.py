@@ -27,7 +27,7 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
     ----------
     epsilon, delta : float
         The privacy budget of one fit. A second fit on the same people, for instance in
-        cross-validation or a grid search, spends it again.
+        cross-validation or a grid search, spends it again: pass a ``ledger``.
     adjacency : {"add-remove", "replace-one"}
         What one person's data means; see `noisewise.Budget`.
     bounds : (lo, hi) or list of (lo, hi)
@@ -49,6 +49,9 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         Posterior draws.
     insecure_seed : int or None
         Makes the fit repeatable and **not private**: for tests only.
+    ledger : noisewise.Ledger or path or None
+        The table's ledger: what every fit spends is written there before it is released, fits of
+        copies included, and one that would pass its total is refused.
     classes : sequence of two labels or None
         The label set. None takes the labels found in y for public, and the certificate says so.
 

@@ -26,7 +26,7 @@ class DPBayesianNeuralNetwork(RegressorMixin, PrivateEstimator):
 
     Parameters
     ----------
-    epsilon, delta, adjacency, bounds, clamp, rows, draws, insecure_seed
+    epsilon, delta, adjacency, bounds, clamp, rows, draws, insecure_seed, ledger
         As for `DPLogisticRegression`.
     hidden : int
         Number of ReLU units.

@@ -1,14 +1,12 @@
 """Private Poisson regression as a scikit-learn regressor."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import logsumexp
 
 from noisewise.data.errors import DataError
-from noisewise.estimators.regressor import PrivateRegressor
+from noisewise.estimators.regressor import PrivateRegressor, target_column
 
 _LARGEST_LOG_RATE = 700.0
 """Rates beyond e^700 would be infinite: far outside the data, extrapolation says nothing more."""
@@ -61,7 +59,7 @@ class DPPoissonRegression(PrivateRegressor):
     def fit(self, X: Any, y: Any) -> Self:
         """Spend the budget on a fit to the rows of X and their counts y."""
         X, y = self._validated(X, y, y_numeric=True)
-        target = self._target_column("count")
+        target = target_column("count", self.target_bounds)
         if not np.all((y >= 0) & (y == np.rint(y))):
             raise DataError("y must be counts, whole numbers from 0: for others, a linear model")
         self._fit_private("poisson", X, target, y)

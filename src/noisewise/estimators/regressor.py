@@ -1,7 +1,5 @@
 """What the two regressors share: bounds of the target."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -45,10 +43,6 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
         # On the few dozen rows that scores are tested with, privacy noise outweighs the signal.
         tags.regressor_tags.poor_score = True
         return tags
-
-    def _target_column(self, kind: str) -> Column:
-        """The declared target."""
-        return target_column(kind, self.target_bounds)
 
     def _model(self, family: str, schema: Schema) -> Glm:
         model = super()._model(family, schema)

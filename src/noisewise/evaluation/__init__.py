@@ -15,24 +15,3 @@ from noisewise.evaluation.tarp import (
     tarp_shares,
 )
 from noisewise.evaluation.verdict import Verdict, judge
-
-__all__ = [
-    "LEVELS",
-    "PredictiveCalibration",
-    "Scores",
-    "Verdict",
-    "coverage_curve",
-    "coverage_rmse",
-    "curve_band",
-    "draw_references",
-    "judge",
-    "marginal_shares",
-    "mpae",
-    "predictive_calibration",
-    "rank_histogram",
-    "rmse_floor",
-    "sbc_ranks",
-    "score",
-    "tarp_shares",
-    "uniformity",
-]

@@ -1,7 +1,5 @@
 """Truths and draws of many simulated fits: checked once, then seen a few fits at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

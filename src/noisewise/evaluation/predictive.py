@@ -1,7 +1,5 @@
 """Are predicted probabilities true: of the cases given 70%, do 70% happen?"""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -32,10 +30,13 @@ class PredictiveCalibration(NamedTuple):
 def predictive_calibration(
     probabilities: np.ndarray, outcomes: np.ndarray, bins: int = 10
 ) -> PredictiveCalibration:
-    """Compare probabilities with outcomes of 0 or 1, in bins of equal count.
+    """Compare probabilities with outcomes, in bins of equal count.
 
-    Equal probabilities share a bin, or the order of the cases would matter; so bins may be uneven,
-    and fewer than asked for.
+    Args:
+        probabilities: Predicted, one a case.
+        outcomes: 0 or 1.
+        bins: Their number. Equal probabilities share a bin, or the order of the cases would matter;
+            so bins may be uneven, and fewer than this.
     """
     chances, happened = _check(probabilities, outcomes)
     order = np.argsort(chances, kind="stable")

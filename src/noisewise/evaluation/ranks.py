@@ -4,8 +4,6 @@ For a right posterior every rank is equally likely. So it is for the prior: see 
 check that tells these two apart.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import chi2
 
@@ -18,7 +16,10 @@ _FAILED = -1
 def sbc_ranks(truth: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Number of draws below the truth, fits x parameters, from 0 to the number of draws.
 
-    A failed fit has the rank -1. Draws should be independent, or thinned until they are.
+    Args:
+        truth: Fits x parameters.
+        draws: Fits x draws x parameters, independent, or thinned until they are. A failed fit has
+            the rank -1.
     """
     fits = _fits.check(truth, draws)
     ranks = np.full(fits.truth.shape, _FAILED)
@@ -28,12 +29,18 @@ def sbc_ranks(truth: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def rank_histogram(ranks: np.ndarray, draws: int, bins: int = 20) -> np.ndarray:
-    """Counts (bins x parameters) of the ranks of good fits among ``draws`` draws.
+    """Counts (bins x parameters) of the ranks of good fits.
 
-    Bins hold as many of the ``draws + 1`` possible ranks as each other, or one more or less.
+    Args:
+        ranks: Of `sbc_ranks`.
+        draws: Number of draws behind them.
+        bins: They hold as many of the ``draws + 1`` possible ranks as each other, or one more or
+            less.
     """
     ranks = np.asarray(ranks)
-    _check_bins(draws, bins)
+    integer_at_least("draws", draws, 1)
+    if integer_at_least("bins", bins, 2) > draws + 1:
+        raise NoisewiseError(f"bins must not exceed the {draws + 1} possible ranks, got {bins}")
     if ranks.ndim != 2 or not ((ranks >= _FAILED) & (ranks <= draws)).all():
         raise NoisewiseError(
             f"ranks must be fits x parameters, from 0 to draws = {draws}, or -1 for a failed fit"
@@ -47,6 +54,11 @@ def uniformity(ranks: np.ndarray, draws: int, bins: int = 20) -> np.ndarray:
 
     The test wants some five fits a bin. Failed fits are not in it, so report their number beside
     it; without a good fit it is NaN.
+
+    Args:
+        ranks: Of `sbc_ranks`.
+        draws: Number of draws behind them.
+        bins: Of the test.
     """
     counts = rank_histogram(ranks, draws, bins)
     weights = np.bincount(_bin_of(np.arange(draws + 1), draws, bins)) / (draws + 1)
@@ -54,12 +66,6 @@ def uniformity(ranks: np.ndarray, draws: int, bins: int = 20) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         statistic = ((counts - expected) ** 2 / expected).sum(0)
     return chi2.sf(statistic, bins - 1)
-
-
-def _check_bins(draws: int, bins: int) -> None:
-    integer_at_least("draws", draws, 1)
-    if integer_at_least("bins", bins, 2) > draws + 1:
-        raise NoisewiseError(f"bins must not exceed the {draws + 1} possible ranks, got {bins}")
 
 
 def _bin_of(ranks: np.ndarray, draws: int, bins: int) -> np.ndarray:

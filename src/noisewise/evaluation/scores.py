@@ -4,8 +4,6 @@ z is the posterior mean minus the truth, in posterior sds. Given the data, a rig
 E[z] = 0 and E[z^2] = 1, whatever its shape.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +47,10 @@ def score(truth: np.ndarray, draws: np.ndarray) -> Scores:
 
     What cannot be had is NaN: everything without a good fit, ``z_sd`` with only one. A posterior
     without width makes ``z_mean`` or ``z_sd`` infinite or NaN, too.
+
+    Args:
+        truth: Fits x parameters.
+        draws: Of posteriors; a fit whose draws are not all finite has failed.
     """
     fits = _fits.check(truth, draws)
     if fits.draws.shape[1] < 2:

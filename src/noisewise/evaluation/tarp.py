@@ -8,8 +8,6 @@ A failed fit has the share 1: no ball short of everything reaches its truth, so 
 covered at any level. The paper's code dropped such fits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from noisewise._validate import NoisewiseError, integer_at_least, positive
@@ -26,9 +24,14 @@ _FAILED = 1.0
 def draw_references(centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Reference points (fits x parameters): uniform within four ``sd`` of ``centre``.
 
-    ``centre`` must come from the data of its fit and never from the truth, as the tail mean of the
-    noisy iterates does. Only references that depend on the data can expose a prior passed off as a
-    posterior: around fixed points, or in central intervals, the prior covers perfectly.
+    Only references that depend on the data can expose a prior passed off as a posterior: around
+    fixed points, or in central intervals, the prior covers perfectly.
+
+    Args:
+        centre: Of each fit's references, from its data and never from the truth, as the tail mean
+            of the noisy iterates is.
+        sd: Of each parameter.
+        rng: The generator.
     """
     centre = np.asarray(centre, float)
     if centre.ndim != 2:
@@ -41,9 +44,13 @@ def tarp_shares(
 ) -> np.ndarray:
     """Share of each fit's draws that lie closer to its reference than the truth does.
 
-    Distances are Euclidean after division by ``scale``, one number per parameter; by default the
-    sd of the truths over fits, so that no parameter rules by its unit alone. A share of few draws
-    is coarse, by one over their number: take many more than the root of the number of fits.
+    Args:
+        truth: Fits x parameters.
+        draws: Fits x draws x parameters. A share of few is coarse, by one over their number: take
+            many more than the root of the number of fits.
+        references: Of `draw_references`.
+        scale: What distances are divided by, one number per parameter; by default the sd of the
+            truths over fits, so that no parameter rules by its unit alone.
     """
     fits = _fits.check(truth, draws)
     references = _checked_references(fits, references)
@@ -62,7 +69,13 @@ def tarp_shares(
 
 
 def marginal_shares(truth: np.ndarray, draws: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """The shares of `tarp_shares` for each parameter alone (fits x parameters)."""
+    """The shares of `tarp_shares` for each parameter alone (fits x parameters).
+
+    Args:
+        truth: As there.
+        draws: As there.
+        references: As there.
+    """
     fits = _fits.check(truth, draws)
     references = _checked_references(fits, references)
     shares = np.full(fits.truth.shape, _FAILED)
@@ -76,8 +89,9 @@ def marginal_shares(truth: np.ndarray, draws: np.ndarray, references: np.ndarray
 def coverage_curve(shares: np.ndarray, levels: np.ndarray = LEVELS) -> np.ndarray:
     """Share of all fits, failed ones included, whose share is below each level.
 
-    One curve for shares of length fits; curves side by side (levels x parameters) for marginal
-    shares.
+    Args:
+        shares: One per fit; marginal ones (fits x parameters) give curves side by side.
+        levels: Credible levels.
     """
     shares = np.asarray(shares, float)
     if not len(shares):
@@ -86,7 +100,12 @@ def coverage_curve(shares: np.ndarray, levels: np.ndarray = LEVELS) -> np.ndarra
 
 
 def coverage_rmse(shares: np.ndarray, levels: np.ndarray = LEVELS) -> float | np.ndarray:
-    """Root mean square, over levels, of coverage minus level; per parameter for marginal shares."""
+    """Root mean square, over levels, of coverage minus level; per parameter for marginal shares.
+
+    Args:
+        shares: As in `coverage_curve`.
+        levels: Credible levels.
+    """
     curve = coverage_curve(shares, levels)
     off = (curve.T - np.asarray(levels)).T
     return np.sqrt((off**2).mean(0))
@@ -98,6 +117,9 @@ def rmse_floor(fits: int) -> float:
     That is over all levels l in [0, 1], and of the squared RMSE. At this module's levels its root
     mean square is 0.975 of the floor, and its plain mean 0.90 of it.
 
+    Args:
+        fits: Their number K.
+
     >>> round(rmse_floor(500), 3)
     0.018
     """
@@ -107,7 +129,10 @@ def rmse_floor(fits: int) -> float:
 def curve_band(fits: int, levels: np.ndarray = LEVELS, width: float = 2.0) -> np.ndarray:
     """Half-width, at each level, of the band that holds a perfect posterior's curve.
 
-    ``width`` standard errors, so level by level: a whole curve leaves the band more often.
+    Args:
+        fits: Their number.
+        levels: Credible levels.
+        width: In standard errors, level by level: a whole curve leaves the band more often.
     """
     levels = np.asarray(levels, float)
     fits = integer_at_least("fits", fits, 1)

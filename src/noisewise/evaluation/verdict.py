@@ -1,7 +1,5 @@
 """What the scores and the coverage say, in words: are the intervals right, and if not, where?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -46,11 +44,16 @@ def judge(
     probability of 0.3%). Too narrow by 40%: they ought to be 40% wider; too wide by 25%: they are
     25% wider than they ought to be.
 
-    The joint coverage of ``shares``, from `tarp_shares`, is flagged where its RMSE exceeds 2.55
-    floors (`rmse_floor`), which a perfect posterior's does with probability of one in a thousand.
+    Joint coverage is flagged where its RMSE exceeds 2.55 floors (`rmse_floor`), which a perfect
+    posterior's does with probability of one in a thousand. Failed fits are always said, and never
+    good.
 
-    Failed fits are always said, and never good. ``baseline`` holds the sds that one optimal release
-    would allow: an error beyond 1.3 of them is said as well, but wide intervals can be right.
+    Args:
+        scores: Of all coordinates.
+        shares: Of `tarp_shares`.
+        labels: The coordinates' names.
+        baseline: Sds that one optimal release would allow: an error beyond 1.3 of them is said as
+            well, but wide intervals can be right.
     """
     shares, labels = np.asarray(shares, float), tuple(map(str, labels))
     _check(scores, shares, labels, baseline)

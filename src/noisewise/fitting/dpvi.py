@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.covariates import as_declared, covariates_cost, share_to_spend
+from noisewise.covariates import as_declared, covariates_cost, know_covariates, share_to_spend
 from noisewise.data import Rows
 from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
-from noisewise.fitting.covariates import know_covariates
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost, in_blocks
 from noisewise.models import BoundModel
@@ -71,7 +70,8 @@ class Dpvi:
         its settings anew. Clipped gradients cannot run away beside those of a Gaussian prior, which
         planned fits of up to 200 coordinates have: only other runs are begun."""
         count, bound = job.table.schema.rows or nominal_count(job.table), job.bound
-        bound = as_declared(bound) if share_to_spend(bound, job.covariate_share) else bound
+        bought = covariates_cost(bound, job.budget, job.covariate_share)
+        bound = as_declared(bound, bought, count) if bought else bound
         settings = self._settings or guess_settings(bound, count, job.budget, job.steps)
         by_hand = isinstance(self.plan, Settings)
         if not settings.along_gaussian_prior and (by_hand or bound.target.dim > LARGEST_MATRIX):
@@ -86,7 +86,14 @@ class Dpvi:
 
     def prepare(self, job: Job, count: PublicCount) -> Prepared:
         """Settings from the plan, or from a quick simulation."""
-        known = know_covariates(job, count.value)
+        known = know_covariates(
+            job.bound,
+            job.table,
+            count.value,
+            job.budget,
+            share=job.covariate_share,
+            insecure_seed=job.insecure_seed,
+        )
         settings, source = self._settings, "set by the caller"
         if isinstance(self.plan, Plan):
             source = self.plan.source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ import numpy as np
 from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
-from noisewise.engine import certify, public_count
+from noisewise.engine import certify, public_count, refuse_another_count
 from noisewise.fitting.dpsep import DpSep
 from noisewise.fitting.dpvi import Dpvi
 from noisewise.fitting.method import Job, Method, Prepared, Reading
 from noisewise.fitting.network import NetworkSep
-from noisewise.mechanism import Budget, refuse_double_precision
+from noisewise.mechanism import Budget, Ledger, Reservation, refuse_double_precision
 from noisewise.models import bind_model
 from noisewise.planning import Plan
 from noisewise.result import Request, Result
@@ -37,6 +38,7 @@ def fit(
     draws: int = 4000,
     insecure_seed: int | None = None,
     progress: Progress | None = None,
+    ledger: Ledger | str | Path | None = None,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 
@@ -69,12 +71,17 @@ def fit(
         draws: How many posterior draws to return.
         insecure_seed: Makes the fit repeatable and therefore not private: for tests only.
         progress: Called with the steps done and their number as the run goes on.
+        ledger: The table's ledger, or its path: what the fit spends is written there before it is
+            released, and refused if the ledger's total would be passed.
     """
     if not isinstance(table, Table):
         raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
     if not isinstance(budget, Budget):
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
     refuse_double_precision()
+    if ledger is not None:
+        ledger = Ledger.of(ledger)
+        ledger.account()  # a ledger that cannot be read is said at once
     integer_at_least("draws", draws, 100)
     if steps is not None:
         integer_at_least("steps", steps, 10)
@@ -97,6 +104,7 @@ def fit(
         public_sample=public_sample,
         insecure_seed=insecure_seed,
         progress=progress,
+        ledger=ledger,
     )
     return _fit(job, _method(job, method, plan, posterior))
 
@@ -119,10 +127,14 @@ def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | 
 def _fit(job: Job, method: Method) -> Result:
     """Prepare, run, posterior, result: the same for every method."""
     method.rehearse(job)
+    refuse_another_count(job.table)
+    entry = _reserve(job)
     # From here on budget is spent: whatever can be refused has been.
     count = public_count(job.table, job.budget, job.insecure_seed)
     job.budget.warn_if_delta_is_large(count.value)
     prepared = method.prepare(job, count)
+    if entry is not None:
+        entry.settle((*prepared.releases, *count.releases))
     finished = method.run(job, prepared)
     certificate = certify(
         job.budget,
@@ -131,8 +143,10 @@ def _fit(job: Job, method: Method) -> Result:
         count=count,
         public_sample=job.public_sample,
         insecure_seed=job.insecure_seed,
-        more=dict(prepared.sources),
+        more=dict(prepared.sources) | ({} if entry is None else {"ledger": str(entry)}),
     )
+    if entry is not None:
+        entry.certify(certificate)
     rng = np.random.default_rng(job.insecure_seed)
     reading = method.posterior(job, prepared, finished, rng)
     return Result(
@@ -147,6 +161,17 @@ def _fit(job: Job, method: Method) -> Result:
         nuisance=reading.nuisance,
         notes=prepared.notes,
     )
+
+
+def _reserve(job: Job) -> Reservation | None:
+    """Write down what is about to be spent, if there is a ledger."""
+    if job.ledger is None:
+        return None
+    target = job.bound.view.target
+    what = job.bound.name if target is None else f"{job.bound.name} of {target}"
+    seeded = job.insecure_seed is not None
+    schema = job.table.schema.fingerprint()
+    return job.ledger.reserve(job.budget, what, schema=schema, seeded=seeded)
 
 
 def _request(job: Job, method: Method, prepared: Prepared, reading: Reading) -> Request:

@@ -13,7 +13,7 @@ from noisewise.data import PrivateRows, PublicSample, Table
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.engine import Finished, PublicCount, Run
-from noisewise.mechanism import Budget, Release
+from noisewise.mechanism import Budget, Ledger, Release
 from noisewise.models import BoundModel
 from noisewise.posterior import Status
 from noisewise.result import NetworkScaling
@@ -33,6 +33,8 @@ class Job:
     public_sample: PublicSample | None
     insecure_seed: int | None
     progress: Progress | None
+    ledger: Ledger | None = None
+    """Where everything is written before it is released."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +50,7 @@ class Prepared:
     """Where clip norms and settings come from, for the certificate."""
     public_count: int
     covariates: tuple[BoundModel, ...] = ()
-    """The model with its covariates as far as they are known; see `fitting.covariates`."""
+    """The model with its covariates as far as they are known; see `covariates.known`."""
     sources: tuple[tuple[str, str], ...] = ()
     """What else the certificate says."""
     notes: tuple[str, ...] = ()

@@ -3,5 +3,3 @@
 from noisewise.guides.diagonal import DiagonalGuide
 from noisewise.guides.full_rank import FullRankGuide
 from noisewise.guides.guide import Guide
-
-__all__ = ["DiagonalGuide", "FullRankGuide", "Guide"]

@@ -1,7 +1,5 @@
 """A Gaussian guide with independent coordinates: parameters, draws, entropy, chain rule."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax.numpy as jnp

@@ -5,8 +5,6 @@ scale map, ``lower`` its entries below the diagonal, row by row. Released as the
 d (d + 3) / 2 coordinates that share one clip norm; the aligned rule releases the d means alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

@@ -4,8 +4,6 @@ A draw is mean + L(u) eta with standard normal eta, so its gradient by u is a pu
 its gradient by the mean: `Guide.chain_rule` (DPVIm eqs. 11 and 20).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -7,8 +7,10 @@ and Renyi accounting cross-checks it; neither is ever the answer.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from noisewise.mechanism.budget import Budget
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation
+    from dp_accounting.pld import PLDAccountant
 
 _RELATIVE_TOLERANCE = 2e-6
 _SEARCH_LIMIT = 60
@@ -69,6 +72,27 @@ def compose(releases: tuple[Release, ...]) -> DpEvent:
     return dp_accounting.ComposedDpEvent([release.event() for release in releases])
 
 
+def merged(releases: Iterable[Release]) -> tuple[Release, ...]:
+    """Fewer releases of the same cost: sampled ones with equal noise are counted together, and
+    Gaussian ones of all records are exactly one with the sum of their precisions."""
+    sampled: Counter[tuple[float, float]] = Counter()
+    precision = 0.0
+    for one in releases:
+        if one.sampling_rate == 1.0:
+            precision += one.times / one.noise_multiplier**2
+        else:
+            sampled[one.noise_multiplier, one.sampling_rate] += one.times
+    found = [
+        Release(what="sampled", noise_multiplier=noise, sampling_rate=rate, times=times)
+        for (noise, rate), times in sorted(sampled.items())
+    ]
+    if precision:
+        # A hair less noise than the sum says, so that rounding cannot make it more.
+        noise = (precision * (1 + 1e-12)) ** -0.5
+        found.append(Release(what="of all records", noise_multiplier=noise))
+    return tuple(found)
+
+
 def discretisation(epsilon: float) -> float:
     """Width of the privacy-loss grid: 1e-5, widened above epsilon 1 to keep arrays small."""
     return 1e-5 * max(1.0, epsilon)
@@ -84,7 +108,11 @@ def _relation(adjacency: str) -> NeighboringRelation:
 
 @lru_cache(maxsize=256)
 def epsilon_spent(
-    releases: tuple[Release, ...], delta: float, adjacency: str, width: float = 1e-5
+    releases: tuple[Release, ...],
+    delta: float,
+    adjacency: str,
+    width: float = 1e-5,
+    more: tuple[Release, ...] = (),
 ) -> float:
     """Epsilon at ``delta`` of all the releases together (an upper bound).
 
@@ -93,12 +121,38 @@ def epsilon_spent(
         delta: At which epsilon is wanted.
         adjacency: As `Budget` has it.
         width: Of the privacy-loss grid: see `discretisation`.
+        more: Further releases, where many are tried beside the same ones.
     """
+    accountant = _accountant(releases, adjacency, width)
+    if more:
+        accountant = copy.deepcopy(accountant).compose(compose(more))
+    return float(accountant.get_epsilon(delta))
+
+
+@lru_cache(maxsize=2)
+def _accountant(releases: tuple[Release, ...], adjacency: str, width: float) -> PLDAccountant:
     from dp_accounting.pld import PLDAccountant
 
     accountant = PLDAccountant(_relation(adjacency), value_discretization_interval=width)
-    accountant.compose(compose(releases))
-    return float(accountant.get_epsilon(delta))
+    return accountant.compose(compose(releases)) if releases else accountant
+
+
+def epsilons_on_the_way(
+    groups: Sequence[tuple[Release, ...]], delta: float, adjacency: str, width: float
+) -> list[float]:
+    """Epsilon after each group of releases, with those before it.
+
+    Args:
+        groups: In order.
+        delta: At which epsilon is wanted.
+        adjacency: As `Budget` has it.
+        width: Of the privacy-loss grid: see `discretisation`.
+    """
+    accountant, found = copy.deepcopy(_accountant((), adjacency, width)), []
+    for group in groups:
+        accountant.compose(compose(merged(group)))
+        found.append(float(accountant.get_epsilon(delta)))
+    return found
 
 
 def epsilon_by_renyi(releases: tuple[Release, ...], delta: float, adjacency: str) -> float | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-if TYPE_CHECKING:
-    from jaxtyping import Shaped
+from noisewise._shapes import Shaped
 
 _BLOCK = 4096
 

@@ -5,20 +5,16 @@ rounded to integers, the sum is an integer sum, and the noise is a rounded Gauss
 noisy sum is post-processing of the Gaussian mechanism, whose accounting therefore holds unchanged.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise._shapes import Bool, Float, Int
 from noisewise._validate import NoisewiseError
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
 
 FINEST = 2**16
 _INT32_ROOM = 2.0**31

@@ -1,7 +1,5 @@
 """How many rows there are, for a stated price."""
 
-from __future__ import annotations
-
 import secrets
 
 import numpy as np

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise._shapes import Bool, Float, Int
 from noisewise._validate import NoisewiseError
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
 
 LEAST_PASSES = 2
 _LANES = 32

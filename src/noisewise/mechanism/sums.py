@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float, Int
 from noisewise._validate import NoisewiseError, positive
 from noisewise.data import PrivateRows
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid
-
-if TYPE_CHECKING:
-    from jaxtyping import Float, Int
 
 # Sums are 64-bit here, so the grid can be finer than the fit's 2^16: exact up to 2^43 rows, and a
 # squared norm of up to 2^20 coordinates still fits.

@@ -12,32 +12,3 @@ from noisewise.models.named import glm_for, named_model
 from noisewise.models.network import Network
 from noisewise.models.ready_made import Capabilities, ReadyMade, model_name
 from noisewise.models.target import Target
-
-__all__ = [
-    "BoundModel",
-    "Capabilities",
-    "Frame",
-    "Glm",
-    "Mixture",
-    "ModelError",
-    "Network",
-    "ReadyMade",
-    "RowView",
-    "Target",
-    "bind",
-    "bind_model",
-    "build_target",
-    "glm_for",
-    "has_two_forms",
-    "identity_frame",
-    "linear",
-    "logistic",
-    "mixture",
-    "model_name",
-    "named_model",
-    "poisson",
-    "scaled_frame",
-    "standardise",
-    "unstandardise",
-    "whitened_frame",
-]

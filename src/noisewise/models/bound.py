@@ -35,8 +35,8 @@ class BoundModel:
     model: Callable[..., Any]
     view: RowView
     capabilities: Capabilities
-    approximate: bool = False
-    """Whether simulated covariates come from a noisy description of the data's."""
+    share_noise: float = 0.0
+    """Noise of a share of people, where simulated covariates come from a noisy description."""
 
     @cached_property
     def target(self) -> Target:
@@ -62,13 +62,21 @@ class BoundModel:
         or all of them come from a public sample."""
         return self.view.covers(self.target.generated)
 
-    def with_covariates(self, columns: Rows, *, approximate: bool = False) -> BoundModel:
+    @property
+    def approximate(self) -> bool:
+        """Whether simulated covariates are like the data's only as far as a noisy description of
+        them says: what depends on more than that must not be trusted."""
+        return self.share_noise > 0
+
+    def with_covariates(self, columns: Rows, *, share_noise: float = 0.0) -> BoundModel:
         """The same model with simulated covariates taken from these rows, which are public.
 
-        ``approximate`` says that they are only like the data's, as a noisy description has them:
-        what depends on more than that must not be trusted.
+        Args:
+            columns: The rows.
+            share_noise: Sd of the noise in a share of people, if the rows are simulated from a
+                noisy description of the data's.
         """
-        found = replace(self, view=replace(self.view, sample=columns), approximate=approximate)
+        found = replace(self, view=replace(self.view, sample=columns), share_noise=share_noise)
         found.__dict__["target"] = self.target  # the model is the same: nothing to look at again
         return found
 

@@ -1,7 +1,5 @@
 """Wrap a model for inference, or say in one line why it cannot be done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -30,6 +28,10 @@ def build_target(model: Callable[..., Any], rows: Rows) -> Target:
     Ready-made regressions and mixtures come back with closed-form gradients. A model that was
     looked at before with the same rows is not looked at again: plan, fit and coverage of one model
     and schema share what is found.
+
+    Args:
+        model: A NumPyro model, ready-made or the user's own.
+        rows: At least four simulated records, as its arguments.
     """
     sample = tuple(
         (name, column.shape, column.dtype.str, column.tobytes())

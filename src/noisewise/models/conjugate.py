@@ -3,8 +3,6 @@
 Their posteriors are known in closed form, which makes them the yardstick for everything else.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

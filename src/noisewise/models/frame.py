@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -51,10 +52,10 @@ class Frame(NamedTuple):
 
     def from_model(self, theta: Array) -> Array:
         """The inverse of `to_model`."""
-        shifted = theta - self.location
-        first = 0 if self.scale is None else len(self.scale)
-        before = shifted[..., :first] if self.scale is None else shifted[..., :first] / self.scale
-        rest = shifted[..., first:]
+        rest, before = theta - self.location, jnp.zeros((*theta.shape[:-1], 0))
+        if self.scale is not None:
+            first = len(self.scale)
+            before, rest = rest[..., :first] / self.scale, rest[..., first:]
         if self.factor is not None:
             rest = jnp.linalg.solve(self.factor, rest[..., None])[..., 0]
         return jnp.concatenate([before, rest], axis=-1)
@@ -70,9 +71,9 @@ class Frame(NamedTuple):
 
     def matrix(self) -> np.ndarray:
         """The factor as a whole."""
-        wide = np.eye(len(self.location))
-        first = 0 if self.scale is None else len(self.scale)
+        wide, first = np.eye(len(self.location)), 0
         if self.scale is not None:
+            first = len(self.scale)
             wide[range(first), range(first)] = self.scale
         if self.factor is not None:
             wide[first:, first:] = self.factor
@@ -80,28 +81,45 @@ class Frame(NamedTuple):
 
 
 def identity_frame(dim: int) -> Frame:
-    """The model's own unconstrained coordinates."""
+    """The model's own unconstrained coordinates.
+
+    Args:
+        dim: Number of coordinates.
+    """
     return Frame(jnp.zeros(dim), None)
 
 
+def block_slices(sizes: tuple[int, ...]) -> list[slice]:
+    """Where blocks of these sizes stand, one after the other."""
+    ends = itertools.accumulate(sizes)
+    return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
 def whitened_frame(location: np.ndarray, curvature: np.ndarray, blocks: tuple[int, ...]) -> Frame:
-    """The frame in which ``curvature`` is the identity, block by block of coordinates.
+    """The frame in which a curvature is the identity, block by block of coordinates.
 
     Coordinates of different blocks are not mixed: their cross-curvature is left as it is.
+
+    Args:
+        location: The frame's zero.
+        curvature: What becomes the identity.
+        blocks: Sizes of the blocks.
     """
     factor = np.zeros_like(curvature, dtype=float)
-    start = 0
-    for size in blocks:
-        block = slice(start, start + size)
+    for block in block_slices(blocks):
         # curvature = R R^T; with factor = R^-T, factor^T curvature factor is the identity.
         root = np.linalg.cholesky(curvature[block, block])
         factor[block, block] = np.linalg.inv(root).T
-        start += size
     return Frame(jnp.asarray(location, jnp.float32), jnp.asarray(factor, jnp.float32))
 
 
 def scaled_frame(scale: np.ndarray, curvature: np.ndarray | None) -> Frame:
-    """The first coordinates multiplied by ``scale``, the others whitened by their curvature."""
+    """The first coordinates scaled, the others whitened by their curvature.
+
+    Args:
+        scale: One factor for each of the first coordinates.
+        curvature: Of the others; None where there are none.
+    """
     dim = len(scale) + (0 if curvature is None else len(curvature))
     frame = identity_frame(dim)
     if curvature is not None:

@@ -4,8 +4,6 @@ A record's gradient is its row times a residual, so averaging over guide draws a
 no array ever has records, draws and coordinates as its three axes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +90,11 @@ class Glm(ReadyMade):
 
 
 def logistic(prior_scale: float = 1.0) -> Glm:
-    """Logistic regression."""
+    """Logistic regression.
+
+    Args:
+        prior_scale: Prior sd of every coefficient.
+    """
     return Glm("logistic", prior_scale)
 
 
@@ -102,12 +104,21 @@ def probit(prior_scale: float = 1.0) -> Glm:
 
 
 def poisson(prior_scale: float = 1.0) -> Glm:
-    """Poisson regression with a log link."""
+    """Poisson regression with a log link.
+
+    Args:
+        prior_scale: Prior sd of every coefficient.
+    """
     return Glm("poisson", prior_scale)
 
 
 def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
-    """Linear regression with unknown residual standard deviation."""
+    """Linear regression with unknown residual standard deviation.
+
+    Args:
+        prior_scale: Prior sd of every coefficient.
+        noise_scale: Prior median of the residual sd.
+    """
     return Glm("linear", prior_scale, noise_scale)
 
 
@@ -117,9 +128,8 @@ def _loss_slopes(family: str, predictor: Array, y: Array, log_noise: Array) -> t
         return jax.nn.sigmoid(predictor) - y, jnp.zeros(())
     if family == "probit":
         sign = 2 * y - 1
-        return -sign * jnp.exp(norm.logpdf(predictor) - norm.logcdf(sign * predictor)), jnp.zeros(
-            ()
-        )
+        ratio = jnp.exp(norm.logpdf(predictor) - norm.logcdf(sign * predictor))
+        return -sign * ratio, jnp.zeros(())
     if family == "poisson":
         return jnp.exp(predictor) - y, jnp.zeros(())
     precision = jnp.exp(-2 * log_noise)
@@ -158,9 +168,8 @@ class GlmTarget(Target):
         design, width, draws = batch["X"], self.width, points.shape[0]
         predictor = batch["offset"][:, None] + design @ points[:, :width].T
         log_noise = frame.to_model(points)[:, width:].T if self.dim > width else jnp.zeros((1, 1))
-        slope, noise_slope = _loss_slopes(
-            self.model.family, predictor, batch["y"][:, None], log_noise
-        )
+        y = batch["y"][:, None]
+        slope, noise_slope = _loss_slopes(self.model.family, predictor, y, log_noise)
         mean = slope.mean(1, keepdims=True) * design
         scale = (slope @ base_normals[:, :width] / draws) * design
         if self.dim == width:

@@ -1,7 +1,5 @@
 """Is this model one whose records are independent given its latents? If not: which line says no?"""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,6 +50,13 @@ class Layout:
     observed_arguments: tuple[tuple[str, str], ...]
     """(argument, site) pairs: arguments that are handed straight to ``obs=``."""
     signature: tuple[tuple[str, tuple[int, ...], str], ...]
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """Where every latent stands in the flat vector of unconstrained coordinates."""
+        ends = itertools.accumulate(site.size for site in self.latents)
+        pairs = zip(self.latents, ends, strict=True)
+        return {site.name: slice(end - site.size, end) for site, end in pairs}
 
 
 def inspect_model(model: Callable[..., Any], rows: dict[str, Any]) -> Layout:
@@ -197,8 +202,8 @@ def _check_independence(
     @jax.jit  # one compilation instead of one for every operation
     def compiled(these: dict[str, Any]) -> tuple[Any, Any]:
         traced = _trace(fixed, these, 0)
-        observed = sum(jnp.sum(_site_score(traced[n])) for n in layout.observed)
-        return observed, sum(jnp.sum(_site_score(traced[s.name])) for s in layout.latents)
+        names = tuple(latents)
+        return log_probability(traced, layout.observed), log_probability(traced, names)
 
     def scores(these: dict[str, Any]) -> tuple[float, float]:
         observed, prior = compiled(these)
@@ -216,6 +221,11 @@ def _check_independence(
         raise ModelError("the prior depends on the data: use fixed numbers in the priors")
 
 
-def _site_score(site: dict[str, Any]) -> jnp.ndarray:
-    score = site["fn"].log_prob(site["value"])
-    return score if site["scale"] is None else score * site["scale"]
+def log_probability(sites: dict[str, Any], names: tuple[str, ...]) -> jax.Array:
+    """Of the named sites of a trace together."""
+    total = jnp.zeros(())
+    for name in names:
+        site = sites[name]
+        value = jnp.sum(site["fn"].log_prob(site["value"]))
+        total += value if site["scale"] is None else value * site["scale"]
+    return total

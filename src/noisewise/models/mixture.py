@@ -154,6 +154,10 @@ class Mixture(ReadyMade):
 def mixture(components: int = 16, response: str | None = None) -> Mixture:
     """A mixture of so many components for whatever table it is fitted to.
 
+    Args:
+        components: How many.
+        response: ``poisson`` or ``logistic``; None is as the target asks for.
+
     >>> str(mixture(components=8))
     'mixture(components=8)'
     """

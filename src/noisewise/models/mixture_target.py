@@ -6,8 +6,6 @@ of a level's log share is 1[i = l] - z_i 1[i <= l], and a record's gradient is t
 probability of each component given the record.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -68,10 +66,8 @@ class MixtureTarget(Target):
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`."""
-        gradients = jax.vmap(lambda point: self._gradients(point, batch["records"]))(
-            frame.to_model(points)
-        )
-        gradients = frame.gradient(gradients)
+        each = jax.vmap(self._gradients, (0, None))(frame.to_model(points), batch["records"])
+        gradients = frame.gradient(each)
         return gradients.mean(0), (gradients * base_normals[:, None]).mean(0)
 
     def prior_moments(

@@ -1,7 +1,5 @@
 """Models by name or by file, for the command line and for people in a hurry."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from collections.abc import Callable
@@ -33,6 +31,12 @@ def named_model(
     are on the scale of its ``sd`` (or a quarter of its range) and the intercept around its
     ``mean``; for ``poisson``, coefficients are Normal(0, 0.5), the intercept around log ``mean``.
 
+    Args:
+        model: A name, or the model itself.
+        schema: What is publicly known of the table.
+        target: The column that is ``y``.
+        features: The columns that make up ``X``; None is all others.
+
     >>> named_model("logistic")
     Glm(family='logistic', prior_scale=1.0, noise_scale=1.0, centre=0.0)
     """
@@ -61,21 +65,22 @@ def glm_for(family: str, column: Column, prior_scale: float | None = None) -> Gl
     """A regression whose priors fit its target's declaration, or with a ``prior_scale`` as given.
 
     A target of the wrong kind gets plain priors here and is refused when it is bound.
+
+    Args:
+        family: One of `FAMILIES`.
+        column: The target, as it is declared.
+        prior_scale: In place of the declaration's.
     """
-    found = _declared(family, column)
-    return found if prior_scale is None else replace(found, prior_scale=prior_scale)
-
-
-def _declared(family: str, column: Column) -> Glm:
+    found = Glm(family)
     if family == "poisson":
         # A log rate moves the rate by its exponential: half a unit is already a factor of 1.6.
-        return Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)
-    if family in ("logistic", "probit") or column.bounds is None:
-        return Glm(family)
-    low, high = column.bounds
-    scale = column.sd if column.sd is not None else (high - low) / 4
-    centre = column.mean if column.mean is not None else (low + high) / 2
-    return Glm(family, prior_scale=float(scale), noise_scale=0.7 * scale, centre=float(centre))
+        found = Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)
+    elif family == "linear" and column.bounds is not None:
+        low, high = column.bounds
+        scale = column.sd if column.sd is not None else (high - low) / 4
+        centre = column.mean if column.mean is not None else (low + high) / 2
+        found = Glm(family, float(scale), noise_scale=0.7 * scale, centre=float(centre))
+    return found if prior_scale is None else replace(found, prior_scale=prior_scale)
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:

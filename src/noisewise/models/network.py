@@ -1,7 +1,5 @@
 """A one-hidden-layer Bayesian neural network for a regression, as a NumPyro model."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

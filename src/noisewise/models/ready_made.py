@@ -1,7 +1,5 @@
 """What a model can do, said by the model itself: nobody else asks for its class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -60,5 +58,9 @@ def capabilities_of(model: Callable[..., Any]) -> Capabilities:
 
 
 def model_name(model: Callable[..., Any]) -> str:
-    """What to call a model in files and reports."""
+    """What to call a model in files and reports.
+
+    Args:
+        model: Ready-made, or a function.
+    """
     return str(model) if isinstance(model, ReadyMade) else getattr(model, "__name__", "model")

@@ -19,7 +19,7 @@ from numpyro.distributions import biject_to
 
 from noisewise.data import Rows
 from noisewise.models.frame import Frame
-from noisewise.models.inspection import Layout
+from noisewise.models.inspection import Layout, log_probability
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,11 @@ class Target:
     # -- between the two spaces -------------------------------------------------------------
 
     def _split(self, theta: Array) -> dict[str, Array]:
-        parts, start = {}, 0
-        for site in self.layout.latents:
-            flat = theta[..., start : start + site.size]
-            parts[site.name] = flat.reshape(theta.shape[:-1] + site.unconstrained_shape)
-            start += site.size
-        return parts
+        lead, places = theta.shape[:-1], self.layout.places
+        return {
+            site.name: theta[..., places[site.name]].reshape(lead + site.unconstrained_shape)
+            for site in self.layout.latents
+        }
 
     def constrain(self, theta: Array) -> dict[str, Array]:
         """Latents by name in their own space; leading axes of ``theta`` are kept."""
@@ -102,13 +101,13 @@ class Target:
     def log_likelihood(self, theta: Array, record: Rows) -> Array:
         """log p(record | theta): one record, its arrays without the axis of records."""
         sites = self.sites(theta, jax.tree.map(lambda column: column[None], record))
-        return _log_probability(sites, self.layout.observed)
+        return log_probability(sites, self.layout.observed)
 
     def log_prior(self, theta: Array) -> Array:
         """log p(theta) in the unconstrained space: with the bijectors' log-determinants."""
         sites = self.sites(theta, self.example)
         names = tuple(site.name for site in self.layout.latents)
-        return _log_probability(sites, names) + self._log_determinant(theta)
+        return log_probability(sites, names) + self._log_determinant(theta)
 
     # -- gradients --------------------------------------------------------------------------
 
@@ -173,12 +172,3 @@ class Target:
     def block_sizes(self) -> tuple[int, ...]:
         """Sizes of coordinate groups that a frame may mix; here all of them."""
         return (self.dim,)
-
-
-def _log_probability(sites: dict[str, Any], names: tuple[str, ...]) -> Array:
-    total = jnp.zeros(())
-    for name in names:
-        site = sites[name]
-        value = jnp.sum(site["fn"].log_prob(site["value"]))
-        total += value if site["scale"] is None else value * site["scale"]
-    return total

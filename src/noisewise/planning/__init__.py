@@ -4,16 +4,3 @@ from noisewise.planning.first_guess import first_guess, summarise
 from noisewise.planning.forecast import Forecast, PlanError
 from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.plan import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings, plan
-
-__all__ = [
-    "SIMULATED",
-    "SIMULATED_BOUGHT",
-    "Forecast",
-    "Plan",
-    "PlanError",
-    "first_guess",
-    "guess_settings",
-    "mixture_guess",
-    "plan",
-    "summarise",
-]

@@ -17,6 +17,7 @@ from noisewise._validate import integer_at_least
 from noisewise.dpvi import Settings, decaying_schedule
 from noisewise.mechanism import Budget
 from noisewise.models import BoundModel, Target, whitened_frame
+from noisewise.models.frame import block_slices
 from noisewise.planning.simulation import (
     PriorPredictive,
     clipped_slopes,
@@ -72,7 +73,14 @@ class PriorPredictiveSummary(NamedTuple):
 def summarise(
     bound: BoundModel, rows: int, budget: Budget, simulated: PriorPredictive | None = None
 ) -> PriorPredictiveSummary:
-    """Simulate gradients (unless they are there) and read everything off them that costs no fit."""
+    """Simulate gradients (unless they are there) and read everything off them that costs no fit.
+
+    Args:
+        bound: The model.
+        rows: Number of rows.
+        budget: What the fit may spend.
+        simulated: Gradients, where they are there already.
+    """
     target = bound.target
     simulated = simulate_gradients(target, bound.view) if simulated is None else simulated
     white = whiten(target, simulated, rows)
@@ -193,17 +201,21 @@ def _approach(
     for burn_in in _BURN_INS:
         for early_rate in _EARLY_RATES:
             multiplier = max(early_rate / rate, _LEAST_MULTIPLIER)
-            if (
-                decaying_schedule(steps, multiplier, burn_in).sum() * rate
-                - (1 - burn_in) * (rate * steps)
-                >= enough
-            ):
+            whole = decaying_schedule(steps, multiplier, burn_in).sum() * rate
+            if whole - (1 - burn_in) * (rate * steps) >= enough:
                 return burn_in, early_rate
     return _BURN_INS[-1], _EARLY_RATES[-1]
 
 
 def first_guess(bound: BoundModel, rows: int, budget: Budget, *, steps: int = STEPS) -> Settings:
-    """Settings for ``rows`` records at this budget without a single simulated fit."""
+    """Settings for ``rows`` records at this budget without a single simulated fit.
+
+    Args:
+        bound: The model.
+        rows: Number of rows.
+        budget: What the fit may spend.
+        steps: Of the fit.
+    """
     return design(bound.target, summarise(bound, rows, budget), steps=steps)
 
 
@@ -220,18 +232,14 @@ def _curvature(
     scaled_precision = precision * np.outer(unit, unit)
     total = np.zeros_like(precision)
     for gradients in simulated.gradients * unit:
-        values, vectors = np.linalg.eigh(
-            rows * gradients.T @ gradients / records + scaled_precision
-        )
+        information = rows * gradients.T @ gradients / records + scaled_precision
+        values, vectors = np.linalg.eigh(information)
         total += (vectors * np.log(np.maximum(values, 1e-12))) @ vectors.T
     values, vectors = np.linalg.eigh(total / len(simulated.gradients))
     mean = (vectors * np.exp(values)) @ vectors.T / np.outer(unit, unit)
-    start = 0
     kept = np.zeros_like(mean)
-    for size in blocks:
-        block = slice(start, start + size)
+    for block in block_slices(blocks):
         kept[block, block] = mean[block, block]
-        start += size
     return kept
 
 

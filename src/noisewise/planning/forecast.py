@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,9 +174,8 @@ def what_would_work(target: Target, summary: PriorPredictiveSummary, budget: Bud
 
 def _first(candidates: Sequence[Any], kept: Iterable[float]) -> Any:
     """The first candidate with which something useful is learned."""
-    return next(
-        (value for value, share in zip(candidates, kept, strict=False) if share < _USEFUL), None
-    )
+    useful = (value for value, share in zip(candidates, kept, strict=False) if share < _USEFUL)
+    return next(useful, None)
 
 
 def _learned(sds: np.ndarray, summary: PriorPredictiveSummary) -> float:
@@ -191,10 +190,7 @@ def _release(
     epsilons: Sequence[float],
     rows: int,
 ) -> list[np.ndarray]:
-    budgets = [
-        Budget(epsilon=epsilon, delta=budget.delta, adjacency=budget.adjacency)
-        for epsilon in epsilons
-    ]
+    budgets = [replace(budget, epsilon=epsilon) for epsilon in epsilons]
     return release_sds(target, summary.simulated, int(rows), *budgets)
 
 

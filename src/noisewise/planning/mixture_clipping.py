@@ -8,8 +8,6 @@ would need alone, and the regression is whitened, which also makes its coefficie
 the guide takes them to be. All of it comes from simulated records; no row is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
@@ -111,18 +109,11 @@ def _parts(target: Target) -> _Parts:
     model = target.model
     assert isinstance(model, Mixture)
     rates = {f"{feature.name}_rate" for feature in model.features if not feature.levels}
-    shares, counts, regression, place = [], [], [], 0
-    for site in target.layout.latents:
-        here = np.arange(place, place + site.size)
-        if site.name in rates:
-            counts.append(here)
-        elif site.name == "coefficients" and model.target is not None:
-            regression.append(here)
-        else:
-            shares.append(here)
-        place += site.size
-    nothing = [np.zeros(0, int)]
-    return _Parts(np.concatenate(shares), counts, np.concatenate(regression or nothing))
+    here = {name: np.arange(target.dim)[place] for name, place in target.layout.places.items()}
+    nothing = np.zeros(0, int)
+    regression = nothing if model.target is None else here.pop("coefficients")
+    counts = [here.pop(name) for name in list(here) if name in rates]
+    return _Parts(np.concatenate(list(here.values())), counts, regression)
 
 
 def _gradients(target: Target, view: RowView) -> list[np.ndarray]:

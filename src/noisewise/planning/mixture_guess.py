@@ -5,8 +5,6 @@ A mixture has as many optima as its components can be relabelled, so there is no
 aligned gradients, Adam, and the average of what has converged.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -32,7 +30,14 @@ _FEWEST_STEPS, _MOST_STEPS = 4000, 20_000
 def mixture_guess(
     bound: BoundModel, rows: int, budget: Budget, steps: int | None = None
 ) -> Settings:
-    """Settings for ``rows`` records; no row is read."""
+    """Settings for ``rows`` records; no row is read.
+
+    Args:
+        bound: The mixture.
+        rows: Number of rows.
+        budget: What the fit may spend.
+        steps: Of the fit; None is as many as the work of some minutes.
+    """
     target, view = bound.target, bound.view
     sampling_rate = min(1.0, _BATCH / rows)
     if steps is None:
@@ -62,13 +67,10 @@ def _start(target: Target, view: RowView) -> np.ndarray:
     model = target.model
     assert isinstance(model, Mixture)
     start = _SPREAD * np.random.default_rng(_SEED).standard_normal(target.dim)
-    place = 0
-    for site in target.layout.latents:
-        here = slice(place, place + site.size)
-        if model.target is not None and site.name == "coefficients":
-            start[here] = 0.0
-            start[place] = declared_intercept(model, view.schema) or 0.0
-        place += site.size
+    if model.target is not None:
+        regression = target.layout.places["coefficients"]
+        start[regression] = 0.0
+        start[regression.start] = declared_intercept(model, view.schema) or 0.0
     for feature in model.features:
         if not feature.levels:
             where = [label.startswith(f"{feature.name}_rate[") for label in target.labels]

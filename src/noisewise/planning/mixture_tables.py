@@ -1,13 +1,11 @@
 """Simulated tables of a mixture, drawn on the host: no row is read, and nothing is compiled."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.data import Rows, Schema
+from noisewise.data import Rows, Schema, record_count
 from noisewise.models import Mixture
 from noisewise.models.mixture import COUNT_SHAPE
 
@@ -84,7 +82,7 @@ def _responses(
 
 
 def _allowed(schema: Schema, rows: Rows) -> np.ndarray:
-    allowed = np.ones(len(next(iter(rows.values()))), bool)
+    allowed = np.ones(record_count(rows), bool)
     for name, values in rows.items():
         column = schema[name]
         if column.kind == "binary":

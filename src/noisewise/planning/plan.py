@@ -15,9 +15,9 @@ from noisewise._pages import write_page_about
 from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
 from noisewise.covariates import as_declared, covariates_cost
 from noisewise.data import PublicSample, Schema
-from noisewise.dpsep import SepSettings, phase_mechanisms, sep_design
+from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
-from noisewise.evaluation import Scores, score
+from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import files
@@ -31,8 +31,15 @@ from noisewise.planning.forecast import (
     what_would_work,
 )
 from noisewise.planning.mixture_guess import mixture_guess
-from noisewise.planning.search import DESIGNS, SearchContext, learn_recalibration, search
-from noisewise.trials import Simulator, sep_trial
+from noisewise.planning.search import (
+    DESIGNS,
+    SearchContext,
+    Trial,
+    judge,
+    learn_recalibration,
+    search,
+)
+from noisewise.trials import sep_simulator
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
 SIMULATED_BOUGHT = (
@@ -41,8 +48,8 @@ SIMULATED_BOUGHT = (
 WITH_SAMPLE = (
     "simulated from the model's prior, the schema and a public sample; no row of the data was read"
 )
+_BUDGET = ("epsilon", "delta", "adjacency")
 FITS, RECALIBRATION_FITS = 24, 128
-_SEP_DRAWS, _SEP_SEED = 400, 7
 _SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "dp-sep": SepSettings}
 
 
@@ -73,9 +80,8 @@ class Plan:
                 f"the plan is for model {self.model}, not {bound.name}: plan again"
             )
         if self.method != method:
-            raise NoisewiseError(
-                f"the plan is for method='{self.method}', not '{method}': plan again"
-            )
+            found = f"method='{self.method}', not '{method}'"
+            raise NoisewiseError(f"the plan is for {found}: plan again")
         if isinstance(self.settings, Settings):
             self.settings.check_dimension(bound.target.dim)
         if self.sample != (None if sample is None else sample.fingerprint()):
@@ -119,11 +125,7 @@ class Plan:
                 settings=_SETTINGS[method].from_dict(found.settings),
                 rows=made_for["rows"],
                 schema=made_for["schema"],
-                budget=Budget(
-                    epsilon=made_for["epsilon"],
-                    delta=made_for["delta"],
-                    adjacency=made_for["adjacency"],
-                ),
+                budget=Budget(**{name: made_for[name] for name in _BUDGET}),
                 model=made_for["model"],
                 method=method,
                 forecast=Forecast.from_dict(found.forecast),
@@ -138,9 +140,7 @@ class Plan:
             "method": self.method,
             "rows": self.rows,
             "schema": self.schema,
-            "epsilon": self.budget.epsilon,
-            "delta": self.budget.delta,
-            "adjacency": self.budget.adjacency,
+            **{name: getattr(self.budget, name) for name in _BUDGET},
             "source": self.source,
             "choices": self.choices,
             **({} if self.sample is None else {"public_sample": self.sample}),
@@ -207,7 +207,7 @@ def plan(
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
     others = (*bought, *count_cost(schema.rows, budget))
-    bound = as_declared(bound) if bought else bound
+    bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
         if fits and method == "dpvi":
@@ -216,23 +216,20 @@ def plan(
         refuse_if_hopeless(bound.target, summary, budget)
         grid = beside.submit(budget_grid, bound.target, summary, budget)
         context = SearchContext(bound, summary, budget, others)
-        settings: Settings | SepSettings
         if method == "dp-sep":
-            settings, scores = _forecast_sep(context, steps, fits or FITS, progress)
-            choices: dict[str, float] = {}
+            found = _forecast_sep(context, steps, fits or FITS, progress)
         else:
-            trial = _searched(context, steps or STEPS, fits, recalibrate, progress)
-            settings, scores, choices = trial.settings, trial.scores, trial.choices
-    stretch = settings.stretch if isinstance(settings, Settings) else None
+            found = _searched(context, steps or STEPS, fits, recalibrate, progress)
+    stretch = found.settings.stretch if isinstance(found.settings, Settings) else None
     return Plan(
-        settings=settings,
+        settings=found.settings,
         rows=rows,
         schema=schema.fingerprint(),
         budget=budget,
         model=bound.name,
         method=method,
-        choices=choices,
-        forecast=make_forecast(bound.target, summary, grid.result(), scores, stretch),
+        choices=found.choices,
+        forecast=make_forecast(bound.target, summary, grid.result(), found.scores, stretch),
         source=SIMULATED if public_sample is None else WITH_SAMPLE,
         sample=None if public_sample is None else public_sample.fingerprint(),
     )
@@ -257,7 +254,7 @@ def guess_settings(
 class Searched(NamedTuple):
     """Settings, what simulated fits say of them, and the options that made them."""
 
-    settings: Settings
+    settings: Settings | SepSettings
     scores: Scores | None
     choices: dict[str, float]
 
@@ -276,7 +273,7 @@ def _searched(
 
     trial = search(context, steps=steps, fits=fits, progress=counted)
     if not trial.works:
-        raise _nothing_works(context, trial.scores, trial.unsettled)
+        raise _nothing_works(context, trial)
     settings, scores = trial.settings, trial.scores
     if recalibrate:
         settings, scores = learn_recalibration(context, settings, recalibrate)
@@ -287,27 +284,25 @@ def _searched(
 
 def _forecast_sep(
     context: SearchContext, steps: int | None, fits: int, progress: Progress | None
-) -> tuple[SepSettings, Scores | None]:
+) -> Searched:
     """DP-SEP's own settings, and what simulated fits say of them."""
     instead = "use linear, logistic or probit, or method='dpvi'"
     context.bound.require("site", "method='dp-sep'", instead)
-    found, rows = sep_design(context.bound, steps), context.summary.rows
-    mechanisms = phase_mechanisms(found.phases, context.budget, context.others)
-    ready = Simulator(context.bound, sep_trial(context.bound, found, mechanisms, rows), rows)
-    fitted = ready.run(range(fits), draws=_SEP_DRAWS, seed=_SEP_SEED)
-    scores = score(fitted.truth, fitted.draws)
+    bound, rows = context.bound, context.summary.rows
+    found = sep_design(bound, steps)
+    ready = sep_simulator(bound, found, rows, context.budget, context.others)
+    trial = judge(context, ready, found.phases[-1].settings, range(fits))
     if progress is not None:
         progress(fits, fits)
-    unsettled = float(np.mean(fitted.status == "NOT_CONVERGED"))
-    if scores.failed > 0.02 * fits or unsettled >= 0.5:
-        raise _nothing_works(context, scores, unsettled)
-    return found.phases[-1].settings, scores
+    if not trial.works:
+        raise _nothing_works(context, trial)
+    return Searched(trial.settings, trial.scores, {})
 
 
-def _nothing_works(context: SearchContext, scores: Scores, unsettled: float) -> PlanError:
+def _nothing_works(context: SearchContext, trial: Trial) -> PlanError:
     advice = what_would_work(context.bound.target, context.summary, context.budget)
     return PlanError(
         f"no design worked at epsilon {context.budget.epsilon:g} with {context.summary.rows} rows: "
-        f"of the best one's {scores.fits} simulated fits {scores.failed} failed and "
-        f"{unsettled:.0%} did not settle; {advice}, or narrower priors"
+        f"of the best one's {trial.scores.fits} simulated fits {trial.scores.failed} failed and "
+        f"{trial.unsettled:.0%} did not settle; {advice}, or narrower priors"
     )

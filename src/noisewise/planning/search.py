@@ -1,8 +1,6 @@
 """The search: whole simulated fits of a few designs, each judged by calibration and error."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -13,7 +11,7 @@ from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel
 from noisewise.planning.first_guess import PriorPredictiveSummary, design
-from noisewise.trials import simulator
+from noisewise.trials import Simulator, simulator
 
 DESIGNS = 5
 _DRAWS = 400
@@ -42,7 +40,8 @@ class Trial(NamedTuple):
 
     choices: dict[str, float]
     """Options of `design` that made it."""
-    settings: Settings
+    settings: Any
+    """DPVI's or DP-SEP's."""
     scores: Scores
     z: np.ndarray
     """Posterior mean minus truth in posterior sds (fits x coordinates)."""
@@ -133,6 +132,11 @@ def _options(context: SearchContext, steps: int) -> list[dict[str, float]]:
 def _try(context: SearchContext, settings: Settings, numbers: range) -> Trial:
     rows, budget = context.summary.rows, context.budget
     ready = simulator(context.bound, settings, rows, budget, context.others)
+    return judge(context, ready, settings, numbers)
+
+
+def judge(context: SearchContext, ready: Simulator, settings: Any, numbers: range) -> Trial:
+    """What simulated fits of these numbers say of settings."""
     fits = ready.run(numbers, draws=_DRAWS, seed=_SEED)
     scores = score(fits.truth, fits.draws)
     unsettled = float(np.mean(fits.status == "NOT_CONVERGED"))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.data import Rows
+from noisewise.data import Rows, record_count
 from noisewise.models import ModelError, RowView, Target
 
 _PARAMETERS = 128
@@ -53,7 +53,7 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     thetas = _plausible(target, view, prior, key_look, rng)
     tables = [view.simulate(rng, _RECORDS) for _ in thetas]
     covariates = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
-    rows, gradients = _simulate(target, key_rows, thetas, covariates)
+    rows, gradients = jax.device_get(_simulate(target, key_rows, thetas, covariates))
     gaussian = _is_gaussian(target, prior)
     if not jnp.isfinite(prior).all():
         wild = target.labels[int(np.argmax(~np.isfinite(np.asarray(prior)).all(0)))]
@@ -61,7 +61,7 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
             f"draws of latent '{wild}' from its prior are not all finite numbers: give it a prior "
             "of order one, log-normal for a scale"
         )
-    lost = 1 - float(np.isfinite(np.asarray(gradients)).all(-1).mean())
+    lost = 1 - float(np.isfinite(gradients).all(-1).mean())
     if lost > _MOST_LOST:
         raise ModelError(
             f"{lost:.0%} of simulated records have gradients that are not finite numbers, and "
@@ -69,7 +69,6 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
             "exponentials in the model, or narrow its priors"
         )
     known = np.asarray(prior, float) if gaussian else _without_far_tails(np.asarray(prior, float))
-    rows, gradients = jax.device_get((rows, gradients))
     return PriorPredictive(
         location=known.mean(0),
         prior_covariance=np.atleast_2d(np.cov(known, rowvar=False)),
@@ -191,7 +190,7 @@ def _clipped_slopes(
 
         start = jnp.zeros((len(clip_norms), len(theta), len(theta)))
         total, _ = jax.lax.scan(add, start, table)
-        return total / len(next(iter(table.values())))
+        return total / record_count(table)
 
     return jax.lax.map(one, (thetas, rows))
 
@@ -254,10 +253,9 @@ def _second_differences(target: Target, thetas: Array, steps: Array, rows: Rows)
     def one(inputs: tuple[Array, Rows]) -> Array:
         theta, table = inputs
 
+        @jax.grad
         def mean_gradient(point: Array) -> Array:
-            return jax.grad(
-                lambda at: jnp.mean(jax.vmap(target.log_likelihood, (None, 0))(at, table))
-            )(point)
+            return jnp.mean(jax.vmap(target.log_likelihood, (None, 0))(point, table))
 
         there = jax.vmap(mean_gradient)(theta + steps) + jax.vmap(mean_gradient)(theta - steps)
         return 0.5 * (there - 2 * mean_gradient(theta)).mean(0)

@@ -12,8 +12,6 @@ posterior's own covariance. For Bernoulli records it is closed: psi = u = x - p,
 prior the variance of the logit is 1/(N p (1 - p)) plus (max(p, 1 - p) / mu)^2 / (N p (1 - p))^2.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

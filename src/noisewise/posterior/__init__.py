@@ -1,34 +1,9 @@
 """From a trace to a posterior that knows its noise."""
 
-from noisewise.posterior.averaging import Averaged, Stationarity, average, group_stationarity
-from noisewise.posterior.burn_in import BurnIn, find_burn_in
+from noisewise.posterior.averaging import average
 from noisewise.posterior.context import FitContext, Reference
 from noisewise.posterior.dpsep import SepTrace, read_sep, sep_status
 from noisewise.posterior.methods import LARGEST_MATRIX, METHODS, check_method, default_method
 from noisewise.posterior.noise_aware import infer, infer_many
 from noisewise.posterior.pooling import infer_pooled
 from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
-
-__all__ = [
-    "LARGEST_MATRIX",
-    "METHODS",
-    "Averaged",
-    "BurnIn",
-    "FitContext",
-    "NoiseAwarePosterior",
-    "Outcome",
-    "Reference",
-    "SepTrace",
-    "Stationarity",
-    "Status",
-    "average",
-    "check_method",
-    "default_method",
-    "find_burn_in",
-    "group_stationarity",
-    "infer",
-    "infer_many",
-    "infer_pooled",
-    "read_sep",
-    "sep_status",
-]

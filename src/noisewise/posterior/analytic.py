@@ -10,10 +10,11 @@ by the evidence of the trace. No Markov chain, no cost in steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import TraceStatistics
 from noisewise.posterior.context import FitContext
 from noisewise.posterior.curvature_matrix import (
@@ -25,14 +26,14 @@ from noisewise.posterior.curvature_matrix import (
 from noisewise.posterior.expected import JACOBIAN_RECORDS, ExpectedMoments, optimum_prior
 from noisewise.posterior.status import NoiseAwarePosterior, OptimumGiven
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses, and
 where covariates are only like the real ones it decides alone, in all directions."""
 _SHIFT_SD = 0.5
-"""Of covariates that are only like the real ones: what clipping does depends on more than that."""
+"""Relative sd of the shift by clipping and nonlinearity where covariates are only like the real
+ones: it depends on more than was bought."""
+_MOST_NOISE = 0.015
+"""Of a share of people: with more, intervals were seen to hold two thirds of truths."""
 _CURVATURE_DRAWS = 1000
 _WELL_KNOWN = 0.2
 _DECISIVE = np.log(100)
@@ -58,8 +59,8 @@ class MatrixModel(NamedTuple):
     """Prior sds of the log-eigenvalues of A around the expected one's, of which the trace picks."""
     expected: ExpectedMoments | None = None
     """What clipping and nonlinearity are expected to do; None is nothing."""
-    shift_sd: float = 0.0
-    """Relative sd of the shift that they are expected to give the optimum."""
+    share_noise: float = 0.0
+    """Of the covariates' description, if they are known by one."""
 
 
 def matrix_model(
@@ -78,7 +79,7 @@ def matrix_model(
         trusted = expected if reference.covariates_representative else None
         # A tenth for the model, and the Monte Carlo error of the simulated curvature.
         widths = (float(np.hypot(_NARROW, np.sqrt(dim / JACOBIAN_RECORDS))),)
-        if reference.approximate:
+        if reference.share_noise:
             # A few directions may be off by far more than all others: no one width but the widest
             # suits both, and evidence, which counts directions, would take a narrow one.
             widths = _WIDER[-1:]
@@ -93,7 +94,7 @@ def matrix_model(
         expected_curvature=centre,
         log_curvature_sds=widths,
         expected=trusted,
-        shift_sd=_SHIFT_SD if reference is not None and reference.approximate else 0.0,
+        share_noise=0.0 if reference is None else reference.share_noise,
     )
 
 
@@ -111,14 +112,18 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
         model = model._replace(expected=None)
     sensitivity, prior = optimum_prior(_sensitivities(model, curvature), model.prior_precision)
     chosen = rng.permutation(np.arange(draws) % count)
-    shift_factor = 1 + model.shift_sd * rng.standard_normal((count, 1))
+    shift_sd = _SHIFT_SD if model.share_noise else 0.0
+    shift_factor = 1 + shift_sd * rng.standard_normal((count, 1))
     given = _optimum(model, variance, sensitivity, prior, shift_factor)
     inverse_roots = np.linalg.inv(np.linalg.cholesky(given.precision).mT)
     shock = rng.standard_normal((draws, len(variance), 1))
     return NoiseAwarePosterior(
         optimum=given.mean[chosen] + (inverse_roots[chosen] @ shock)[..., 0],
         curvature=sensitivity[chosen],
-        identified=bool(best.log_sd <= _WELL_KNOWN or best.prior_share < 0.5),
+        identified=bool(
+            model.share_noise < _MOST_NOISE
+            and (best.log_sd <= _WELL_KNOWN or best.prior_share < 0.5)
+        ),
         expected=model.expected,
         given=given,
     )
@@ -151,11 +156,8 @@ def total_variance(model: MatrixModel) -> Float[np.ndarray, " dim"]:
     Thousands of steps pin it to a percent or two, so it is plugged in.
     """
     stats = model.statistics
-    dim = len(stats.parameters)
-    ridge = 1e-9 * np.trace(stats.spread) / dim * np.eye(dim)
-    slopes = np.linalg.solve(stats.spread + ridge, stats.cross.T).T
-    explained = np.einsum("ij,ij->i", stats.cross, slopes)
-    freedom = max(float(stats.steps) - dim - 1, 1.0)
+    explained = np.einsum("ij,ij->i", stats.cross, stats.slopes())
+    freedom = max(float(stats.steps) - len(stats.parameters) - 1, 1.0)
     return np.maximum((stats.power - explained) / freedom, model.noise_variance)
 
 

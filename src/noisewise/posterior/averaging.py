@@ -10,14 +10,12 @@ Everything comes from the trace's block sums, so tails begin where blocks begin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Bool, Float, Int
 from noisewise.dpvi import Trace
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
 
 MOST_R_HAT = 1.1
 """Gelman and Rubin's own limit. Stricter ones (1.01) ask for hundreds of independent iterates, and
@@ -81,12 +79,11 @@ def group_stationarity(
     mean = np.asarray(trace.blocks.gradient, float)[first:].sum(0) / count
     square = np.asarray(trace.blocks.gradient_gradient, float)[first:].sum(0) / count
     z_squared = count * mean**2 / np.maximum(square - mean**2, 1e-30)
-    return {
-        name: Stationarity(
-            float(z_squared[group].mean()), float(chi2.isf(1e-3, len(group)) / len(group))
-        )
-        for name, group in groups.items()
-    }
+    found = {}
+    for name, group in groups.items():
+        limit = float(chi2.isf(1e-3, len(group)) / len(group))
+        found[name] = Stationarity(float(z_squared[group].mean()), limit)
+    return found
 
 
 class _Blocks(NamedTuple):
@@ -112,11 +109,18 @@ def average(trace: Trace, slope_threshold: float, burn_in: float = 0.0) -> Avera
     """Average each parameter of one fit over its longest converged tail.
 
     A tail has converged if the absolute slope of a line through it, over time scaled to [0, 1], is
-    below ``slope_threshold`` (0.05 in the paper), in the units in which the parameter is iterated.
+    below the threshold, in the units in which the parameter is iterated.
     Candidates are the last 10% to 100% of the run, less the share ``burn_in``.
+
+    Args:
+        trace: Of one fit.
+        slope_threshold: Most that a converged tail drifts (0.05 in the paper).
+        burn_in: Share of the run that no tail may reach into.
     """
-    blocks = _blocks(trace)
-    total = trace.block_count
+    sums, total = trace.blocks, trace.block_count
+    count, shift = np.asarray(sums.count, float)[:, None], np.asarray(sums.shift, float)
+    within = np.maximum(np.asarray(sums.squares, float) - shift**2 / count, 0.0)
+    blocks = _Blocks(count, trace.block_means(), within)
     lengths = np.rint(np.minimum(_TAILS, 1 - burn_in) * total).astype(int)
     lengths = np.unique(np.clip(lengths, min(_LEAST_BLOCKS, total), total))
     tails = [blocks.part(total - length) for length in lengths]
@@ -137,13 +141,6 @@ def average(trace: Trace, slope_threshold: float, burn_in: float = 0.0) -> Avera
         r_hat=of_chosen([_split_r_hat(tail) for tail in tails]),
         flat=passed.any(0),
     )
-
-
-def _blocks(trace: Trace) -> _Blocks:
-    sums = trace.blocks
-    count = np.asarray(sums.count, float)[:, None]
-    shift, squares = np.asarray(sums.shift, float), np.asarray(sums.squares, float)
-    return _Blocks(count, trace.block_means(), np.maximum(squares - shift**2 / count, 0.0))
 
 
 def _slope(tail: _Blocks) -> Float[np.ndarray, " parameters"]:

@@ -5,16 +5,12 @@ it. What it needs is that gradients are linear in the iterates, which they are n
 clipped or far from the optimum. So the question is fit, not drift (mathematics.md eq. (27)).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import Trace, TraceStatistics
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 MOST_BURN_IN = 0.6
 _EXCESS = 1.3
@@ -50,10 +46,10 @@ def _fits(trace: Trace, burn_in: int) -> bool:
     dim = len(statistics.parameters)
     if statistics.full and dim > kept // 2:
         statistics = statistics.diagonal()
-    slopes = _slopes(statistics)
-    explained = (
-        (statistics.cross * slopes).sum(-1) if statistics.full else statistics.cross * slopes
-    )
+    slopes = statistics.slopes()
+    explained = statistics.cross * slopes
+    if statistics.full:
+        explained = explained.sum(-1)
     variance = (statistics.power - explained) / statistics.steps
     count = np.asarray(trace.blocks.count, float)[burn_in:, None]
     means = trace.block_means()[burn_in:] - statistics.parameters
@@ -61,15 +57,6 @@ def _fits(trace: Trace, burn_in: int) -> bool:
     expected = means @ slopes.T if statistics.full else means * slopes
     ratio = float((count * (gradients - expected) ** 2 / variance).mean())
     return ratio < _EXCESS + _SIGMAS * np.sqrt(2 / (kept * dim))
-
-
-def _slopes(statistics: TraceStatistics) -> Float[np.ndarray, "dim ..."]:
-    """Least squares of gradients on iterates: kappa A."""
-    if not statistics.full:
-        return statistics.cross / statistics.spread
-    dim = len(statistics.parameters)
-    ridge = 1e-9 * np.trace(statistics.spread) / dim * np.eye(dim)
-    return np.linalg.solve(statistics.spread + ridge, statistics.cross.T).T
 
 
 def within_reach(statistics: TraceStatistics, optimum: Float[np.ndarray, "draws dim"]) -> bool:

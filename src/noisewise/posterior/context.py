@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpvi import GradientRule, Settings, noise_variance
 from noisewise.engine import Run
 from noisewise.models import Frame
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _HARDLY_A_PRIOR = 1e-6
 
@@ -26,8 +24,9 @@ class Reference(NamedTuple):
     covariates_representative: bool
     """Whether the model has no covariates, or they come from a public sample. If not, the rows say
     what curvature to expect, for the trace to correct, and no more."""
-    approximate: bool = False
-    """Whether covariates are like the real ones only as far as a noisy description of them says."""
+    share_noise: float = 0.0
+    """Noise of a share of people in the description of covariates that was bought; zero where none
+    was."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,15 +6,12 @@ Gaussian around the mode in that logarithm: Laplace's approximation with a Gauss
 (eq. (11)).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
+from noisewise._shapes import Float
 
 _EXACT_HESSIAN_DIM = 64
 _LARGEST_LOG = 12.0

@@ -1,20 +1,14 @@
 """The trace model's log-density in JAX, for samplers and optimisers that need its gradient."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.dpvi import FullTrace
 from noisewise.posterior.trace_model import Priors, TraceModel
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
-    Vector = Float[Array, " dim"]
+Vector = Float[Array, " dim"]
 
 
 def curvature_of(priors: Priors, free: Vector) -> Vector:

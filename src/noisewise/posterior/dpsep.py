@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpsep import (
     Gaussian,
     NoiseSite,
@@ -17,9 +18,6 @@ from noisewise.dpsep import (
     noise_unaware,
 )
 from noisewise.posterior.status import Status
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _DRIFT = 1.5
 """Most that means may move between the halves of the averaged part, in sds: their posterior's and
@@ -83,8 +81,13 @@ def sep_status(
 ) -> Status:
     """Whether the means are finite, and what is observed of them stays over the averaged part.
 
-    ``observed`` is what must settle, of so many draws of the coordinates: themselves, or what they
-    say of simulated inputs, where weights may go on drifting along directions that say nothing.
+    Args:
+        trace: Means along the last phase.
+        settings: Of that phase.
+        theta: Draws of the coordinates.
+        observed: What must settle, of so many draws of the coordinates: themselves, or what they
+            say of simulated inputs, where weights may go on drifting along directions that say
+            nothing.
     """
     if not (np.isfinite(trace.means).all() and np.isfinite(theta).all()):
         return Status.DIVERGED

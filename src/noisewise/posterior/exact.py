@@ -5,17 +5,13 @@ Given curvature and noise variance a coordinate's optimum is Gaussian and its ev
 The cost does not depend on the number of steps.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.posterior.status import NoiseAwarePosterior
 from noisewise.posterior.trace_model import TraceModel, log_evidence, optimum_given_curvature
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _CURVATURE_POINTS = 128
 _SUBSAMPLING_POINTS = 24
@@ -29,17 +25,6 @@ class _Grid(NamedTuple):
     free: Float[np.ndarray, "dim curvatures"]
     extra: Float[np.ndarray, "dim subsamplings"]
     weights: Float[np.ndarray, "dim curvatures subsamplings"]
-
-
-class _Range(NamedTuple):
-    """From where to where a grid goes, per coordinate."""
-
-    low: Float[np.ndarray, " dim"]
-    high: Float[np.ndarray, " dim"]
-
-    def points(self, count: int) -> Float[np.ndarray, "dim points"]:
-        """Evenly spaced points."""
-        return np.linspace(self.low, self.high, count, axis=-1)
 
 
 def infer(model: TraceModel, draws: int, rng: np.random.Generator) -> NoiseAwarePosterior:
@@ -65,46 +50,39 @@ def infer(model: TraceModel, draws: int, rng: np.random.Generator) -> NoiseAware
 def _refined_grid(model: TraceModel) -> _Grid:
     """The grid over the posterior's bulk, found by refining one over the prior's."""
     prior = model.priors
-    free_reach = _REACH * prior.curvature_sd
-    of_free = _Range(prior.curvature_mean - free_reach, prior.curvature_mean + free_reach)
-    of_extra = _Range(np.zeros_like(prior.subsampling_sd), _REACH * prior.subsampling_sd)
+    reach = _REACH * prior.curvature_sd
+    of_free = np.stack([prior.curvature_mean - reach, prior.curvature_mean + reach])
+    of_extra = np.stack([np.zeros_like(prior.subsampling_sd), _REACH * prior.subsampling_sd])
     grid = _grid(model, of_free, of_extra)
     for _ in range(_REFINEMENTS):
-        of_free = _bulk(grid.free, grid.weights.sum(-1), None)
-        of_extra = _bulk(grid.extra, grid.weights.sum(-2), 0.0)
+        of_free = _bulk(grid.free, grid.weights.sum(-1))
+        of_extra = np.maximum(_bulk(grid.extra, grid.weights.sum(-2)), 0.0)
         grid = _grid(model, of_free, of_extra)
     return grid
 
 
-def _grid(model: TraceModel, of_free: _Range, of_extra: _Range) -> _Grid:
-    free, extra = of_free.points(_CURVATURE_POINTS), of_extra.points(_SUBSAMPLING_POINTS)
-    return _Grid(free, extra, _weights(model, free, extra))
-
-
-def _weights(
-    model: TraceModel,
-    free: Float[np.ndarray, "dim curvatures"],
-    extra: Float[np.ndarray, "dim subsamplings"],
-) -> Float[np.ndarray, "dim curvatures subsamplings"]:
+def _grid(
+    model: TraceModel, of_free: Float[np.ndarray, "2 dim"], of_extra: Float[np.ndarray, "2 dim"]
+) -> _Grid:
+    """The posterior at evenly spaced points between the ends of these ranges."""
     prior = model.priors
+    free = np.linspace(of_free[0], of_free[1], _CURVATURE_POINTS, axis=-1)
+    extra = np.linspace(of_extra[0], of_extra[1], _SUBSAMPLING_POINTS, axis=-1)
     curvature = prior.curvature(free)[..., :, None]
     variance = model.noise_variance[..., None, None] + extra[..., None, :] ** 2
     logs = log_evidence(model, curvature, variance)
     off = (free - prior.curvature_mean[..., None]) / prior.curvature_sd[..., None]
     logs = logs - 0.5 * (off**2)[..., :, None]
     logs = logs - 0.5 * ((extra / prior.subsampling_sd[..., None]) ** 2)[..., None, :]
-    return np.exp(logs - logs.max((-2, -1), keepdims=True))
+    return _Grid(free, extra, np.exp(logs - logs.max((-2, -1), keepdims=True)))
 
 
 def _bulk(
-    points: Float[np.ndarray, "dim points"],
-    weights: Float[np.ndarray, "dim points"],
-    floor: float | None,
-) -> _Range:
+    points: Float[np.ndarray, "dim points"], weights: Float[np.ndarray, "dim points"]
+) -> Float[np.ndarray, "2 dim"]:
     """Where the mass is: its mean plus and minus several sds, never less than a grid cell."""
     weights = weights / weights.sum(-1, keepdims=True)
     mean = (weights * points).sum(-1)
     sd = np.sqrt((weights * (points - mean[..., None]) ** 2).sum(-1))
     reach = np.maximum(_REACH * sd, 1.5 * (points[..., 1] - points[..., 0]))
-    low, high = mean - reach, mean + reach
-    return _Range(low if floor is None else np.maximum(low, floor), high)
+    return np.stack([mean - reach, mean + reach])

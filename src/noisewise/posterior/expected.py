@@ -6,10 +6,8 @@ that are neither clipped nor nonlinear over the dispersion of the iterates. How 
 that can be simulated, and taken off (mathematics.md section 7).
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +15,7 @@ import numpy as np
 from jax import Array
 from scipy.special import chdtri
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.models import Frame, Target
 from noisewise.posterior.mean_shift import (
@@ -25,9 +24,6 @@ from noisewise.posterior.mean_shift import (
     log_sensitivity_gradient,
     variability_gradient,
 )
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _PERTURBATIONS = 32
 JACOBIAN_RECORDS = 2048

@@ -6,16 +6,15 @@ as far as they are not known (eq. (18)), which moves what is found: squared resi
 regression hold the uncertainty of all weights together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpvi import TraceStatistics
 from noisewise.models import Frame, Target
@@ -30,9 +29,6 @@ from noisewise.posterior.expected import (
     simulate,
 )
 from noisewise.posterior.mean_shift import limited_to_one_sd
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _ROUNDS = 3
 _REACH = 4.0

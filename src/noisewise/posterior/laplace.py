@@ -1,21 +1,16 @@
 """The noise-aware posterior by Laplace's approximation (NA-DPVI App. C, eqs. A4 and A5)."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.posterior.density import log_posterior
 from noisewise.posterior.status import NoiseAwarePosterior
 from noisewise.posterior.trace_model import TraceModel, joined, split
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _ITERATIONS = 100
 _HALVINGS = 12

@@ -7,20 +7,15 @@ the mean is beside it, because sensitivity M, variability B and curvature A chan
 regression with nine of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 Gradient = Callable[[Array, Rows], Array]
 """Of one record's negative log-likelihood, at a point."""

@@ -1,7 +1,5 @@
 """The posteriors by name, and which settings each of them can read a trace of."""
 
-from __future__ import annotations
-
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.dpvi import Settings
 
@@ -11,14 +9,21 @@ LARGEST_MATRIX = 200
 
 
 def default_method(settings: Settings) -> str:
-    """The noise-aware posterior that suits these settings' traces."""
+    """The noise-aware posterior that suits these settings' traces.
+
+    Args:
+        settings: Of the fit.
+    """
     return "analytic" if settings.full_curvature else "exact"
 
 
 def check_method(method: str | None, settings: Settings | None, dim: int = 1) -> None:
-    """Refuse a method that these settings' traces do not suit; None is the default one.
+    """Refuse a method that these settings' traces do not suit.
 
-    Without settings, they are those that a plan will make for ``dim`` coordinates.
+    Args:
+        method: One of `METHODS`; None is the default one.
+        settings: Of the fit; None are those that a plan will make.
+        dim: Number of coordinates, where there are no settings yet.
     """
     if method is not None:
         one_of("posterior", method, METHODS)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import Settings, Trace, TraceStatistics
 from noisewise.posterior import analytic, exact, laplace, nuts
 from noisewise.posterior.averaging import Stationarity, average, group_stationarity
@@ -18,9 +19,6 @@ from noisewise.posterior.methods import check_method
 from noisewise.posterior.model_prior import UnderGaussianPrior, under_model_prior
 from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
 from noisewise.posterior.trace_model import diagonal_model
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _DIAGONAL = {"exact": exact, "naive": exact, "nuts": nuts, "laplace": laplace}
 

@@ -1,7 +1,5 @@
 """The noise-aware posterior by the No-U-Turn Sampler, as the paper has it, and as a check."""
 
-from __future__ import annotations
-
 import warnings
 from functools import lru_cache, partial
 
@@ -38,12 +36,10 @@ def infer(
         chain = _sampler(curvature_map, warmup, draws)
         chain.run(key, numbers, steps)
         samples = {name: np.asarray(value) for name, value in chain.get_samples().items()}
-    free = (
-        np.asarray(model.priors.curvature_mean)
-        + np.asarray(model.priors.curvature_sd) * samples["free"]
-    )
+    prior = model.priors
+    free = prior.curvature_mean + prior.curvature_sd * samples["free"]
     identified = bool(np.all(samples["free"].std(0) < 0.9))
-    return NoiseAwarePosterior(samples["optimum"], model.priors.curvature(free), identified)
+    return NoiseAwarePosterior(samples["optimum"], prior.curvature(free), identified)
 
 
 @lru_cache(maxsize=8)

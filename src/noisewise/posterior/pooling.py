@@ -25,18 +25,24 @@ def infer_pooled(
     Contexts differ in their reference rows: a noisy covariate shape leaves open what covariates
     are like, and what it leaves open belongs to the error bars. How a fit went is judged under the
     first context, the most plausible one.
+
+    Args:
+        method: One of `METHODS`.
+        traces: One a fit.
+        contexts: What the fits have in common, in each of the ways it may be.
+        draws: Of each fit's posterior.
+        rngs: A generator a fit.
+        side_by_side: Fills the fits' number up, so that one compilation serves groups of any size.
     """
     ends = np.linspace(0, draws, len(contexts) + 1).astype(int)
     each = [
         infer_many(method, traces, context, int(part), rngs, side_by_side)
         for context, part in zip(contexts, np.diff(ends), strict=True)
     ]
-    return [_mixture(outcomes) for outcomes in zip(*each, strict=True)]
-
-
-def _mixture(outcomes: Sequence[Outcome]) -> Outcome:
-    first = outcomes[0]
-    return first._replace(
-        draws=np.concatenate([one.draws for one in outcomes]),
-        noise_unaware=np.concatenate([one.noise_unaware for one in outcomes]),
-    )
+    return [
+        outcomes[0]._replace(
+            draws=np.concatenate([one.draws for one in outcomes]),
+            noise_unaware=np.concatenate([one.noise_unaware for one in outcomes]),
+        )
+        for outcomes in zip(*each, strict=True)
+    ]

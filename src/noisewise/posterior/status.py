@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.posterior.averaging import Averaged, Stationarity
 from noisewise.posterior.burn_in import BurnIn
 from noisewise.posterior.expected import ExpectedMoments
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 
 class Status(Enum):

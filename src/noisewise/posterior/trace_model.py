@@ -8,17 +8,13 @@ prints the noise divided by beta instead of beta^2; dividing noise by beta divid
 beta^2, which is used here.)
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise._shapes import Float
 from noisewise.dpvi import TraceStatistics
 from noisewise.posterior.context import FitContext
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 
 class Priors(NamedTuple):
@@ -139,21 +135,11 @@ def log_evidence(
     stats, prior = model.statistics, model.priors
     n = stats.steps[..., None, None, None]
     slope = model.sampling_rate * curvature
-    spread, cross, power, phi, g, centre, width = (
-        part[..., None, None]
-        for part in (
-            stats.spread,
-            stats.cross,
-            stats.power,
-            stats.parameters,
-            stats.gradient,
-            prior.optimum_mean,
-            prior.optimum_sd,
-        )
-    )
-    residual = power - 2 * slope * cross + slope**2 * spread
+    wide = TraceStatistics(*(np.asarray(part)[..., None, None] for part in stats))
+    centre, width = prior.optimum_mean[..., None, None], prior.optimum_sd[..., None, None]
+    residual = wide.power - 2 * slope * wide.cross + slope**2 * wide.spread
     mean_variance = variance / n + (slope * width) ** 2
-    off = g - slope * (phi - centre)
+    off = wide.gradient - slope * (wide.parameters - centre)
     return (
         -0.5 * (n - 1) * np.log(variance)
         - 0.5 * residual / variance

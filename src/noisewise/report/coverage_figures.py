@@ -3,35 +3,18 @@
 Differences from what is right are drawn beside the curves, for a good curve hides its diagonal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from noisewise.evaluation import (
-    LEVELS,
-    PredictiveCalibration,
-    coverage_curve,
-    coverage_rmse,
-    curve_band,
-    rank_histogram,
-)
-from noisewise.report.figures import (
-    COLOURS,
-    NARROW,
-    canvas,
-    draw_both,
-    panel,
-    shortened,
-    tick_label,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from noisewise import evaluation
+from noisewise.evaluation import LEVELS, PredictiveCalibration
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
+from noisewise.report.numbers import tick_label
 
 _FAILED = -1
 _SIGMAS = 2.0
@@ -40,7 +23,8 @@ _FITS_PER_BIN = 10
 
 def joint_figure(shares: np.ndarray) -> str:
     """Coverage of all coordinates together against the credible level."""
-    curve, band = coverage_curve(shares), curve_band(len(shares), width=_SIGMAS)
+    curve = evaluation.coverage_curve(shares)
+    band = evaluation.curve_band(len(shares), width=_SIGMAS)
     words = (
         "Line plot: share of fits covered against the credible level, and its difference from the "
         f"level, at most {np.abs(curve - LEVELS).max():.3f}, with the band that chance explains."
@@ -50,9 +34,9 @@ def joint_figure(shares: np.ndarray) -> str:
 
 def marginal_figure(marginal: np.ndarray, labels: Sequence[str]) -> str:
     """Coverage minus level, a small panel per coordinate, all on one scale."""
-    off = coverage_curve(marginal) - LEVELS[:, None]
-    rmse = np.atleast_1d(coverage_rmse(marginal))
-    band = curve_band(len(marginal), width=_SIGMAS)
+    off = evaluation.coverage_curve(marginal) - LEVELS[:, None]
+    rmse = np.atleast_1d(evaluation.coverage_rmse(marginal))
+    band = evaluation.curve_band(len(marginal), width=_SIGMAS)
     words = (
         f"{len(labels)} small line plots: coverage minus credible level for each parameter, with "
         "the band that chance explains. The table has the root mean squares."
@@ -66,7 +50,7 @@ def rank_figure(ranks: np.ndarray, draws: int, labels: Sequence[str]) -> str:
     if not good:
         return ""
     bins = int(np.clip(good // _FITS_PER_BIN, 2, min(20, draws + 1)))
-    counts = rank_histogram(ranks, draws, bins)
+    counts = evaluation.rank_histogram(ranks, draws, bins)
     words = (
         f"{len(labels)} histograms: ranks of the truth among the posterior's draws for each "
         "parameter, with the band of heights that chance explains."
@@ -84,9 +68,7 @@ def predictive_figure(found: PredictiveCalibration) -> str:
 
 
 def _joint(curve: np.ndarray, band: np.ndarray, width: int) -> Figure:
-    figure, whole, difference = _pair(width)
-    whole.set_title("share of fits covered", loc="left", fontsize="medium")
-    difference.set_title("share covered − level", loc="left", fontsize="medium")
+    figure, whole, difference = _pair(width, "share of fits covered", "share covered − level")
     for axes, base, values in ((whole, LEVELS, curve), (difference, 0 * LEVELS, curve - LEVELS)):
         _draw_band(axes, LEVELS, base, band)
         axes.plot(LEVELS, values, "o-", color=COLOURS["aware"], lw=2, ms=4, zorder=3)
@@ -96,17 +78,14 @@ def _joint(curve: np.ndarray, band: np.ndarray, width: int) -> Figure:
 
 
 def _predictive(found: PredictiveCalibration, width: int) -> Figure:
-    figure, whole, difference = _pair(width)
-    whole.set_title("share that happened", loc="left", fontsize="medium")
-    difference.set_title("share that happened − predicted", loc="left", fontsize="medium")
+    titles = "share that happened", "share that happened − predicted"
+    figure, whole, difference = _pair(width, *titles)
     chance = _SIGMAS * np.sqrt(found.predicted * (1 - found.predicted) / found.counts)
     off = found.observed - found.predicted
     whole.plot([0, 1], [0, 1], "--", color=COLOURS["ink"], lw=1, zorder=2)
     difference.axhline(0, ls="--", color=COLOURS["ink"], lw=1, zorder=2)
-    for axes, base, values in (
-        (whole, found.predicted, found.observed),
-        (difference, 0 * off, off),
-    ):
+    both = (whole, found.predicted, found.observed), (difference, 0 * off, off)
+    for axes, base, values in both:
         bars = (found.predicted, base - chance, base + chance)
         axes.vlines(*bars, color=COLOURS["faint"], lw=7, zorder=1)
         axes.plot(found.predicted, values, "o", color=COLOURS["aware"], ms=6, zorder=3)
@@ -121,7 +100,7 @@ class _Pair(NamedTuple):
     difference: Axes
 
 
-def _pair(width: int) -> _Pair:
+def _pair(width: int, *titles: str) -> _Pair:
     """A square panel from 0 to 1, and one for differences: side by side, or one below the other."""
     if width > NARROW:
         figure = canvas(width, 346)
@@ -131,7 +110,8 @@ def _pair(width: int) -> _Pair:
         figure = canvas(width, 566)
         whole = panel(figure, 46, 26, width - 40, 296)
         difference = panel(figure, 58, 376, width - 14, 516)
-    for axes in (whole, difference):
+    for axes, title in zip((whole, difference), titles, strict=True):
+        axes.set_title(title)
         axes.set_xlim(0, 1)
         _quiet_ticks(axes)
         axes.xaxis.set_major_locator(FixedLocator(np.arange(0, 1.1, 0.25).tolist()))
@@ -144,9 +124,8 @@ def _pair(width: int) -> _Pair:
 
 def _draw_band(axes: Axes, x: np.ndarray, base: np.ndarray, half: np.ndarray) -> None:
     """What chance explains, around a dashed line of what is right."""
-    axes.fill_between(
-        x, base - half, base + half, color=COLOURS["faint"], alpha=0.55, lw=0, zorder=1
-    )
+    shade: dict[str, Any] = {"color": COLOURS["faint"], "alpha": 0.55, "lw": 0}
+    axes.fill_between(x, base - half, base + half, zorder=1, **shade)
     axes.plot(x, base, "--", color=COLOURS["ink"], lw=1, zorder=2)
 
 
@@ -178,8 +157,8 @@ def _small_panels(
         start = left + column * span
         axes = panel(figure, start, top, start + span - _GAP, top + height)
         room = span - _GAP - (9.0 * len(note) if note else 0)
-        axes.set_title(shortened(label, room), loc="left", fontsize="medium", pad=5)
-        axes.set_title(note, loc="right", fontsize="medium", pad=5, color=COLOURS["muted"])
+        axes.set_title(shortened(label, room), pad=5)
+        axes.set_title(note, loc="right", pad=5, color=COLOURS["muted"])
         _quiet_ticks(axes)
         lowest = place + columns >= len(labels)
         axes.tick_params(labelleft=column == 0, labelbottom=lowest)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from noisewise.coverage import Coverage
-from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, tick_label
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel
+from noisewise.report.numbers import tick_label
 
 MOST_FITS = 60
 _LEVEL = 0.95
@@ -73,21 +72,18 @@ def _draw(some: Simulated, name: str, width: int) -> Figure:
     if width > NARROW:
         figure = canvas(width, 380)
         middle = (46 + width - 8) / 2
-        panels = [
-            panel(figure, 46, 30, middle - 12, 346),
-            panel(figure, middle + 12, 30, width - 8, 346),
-        ]
+        spans = (46, 30, middle - 12, 346), (middle + 12, 30, width - 8, 346)
     else:
         figure = canvas(width, 610)
-        panels = [panel(figure, 46, 30, 348, 276), panel(figure, 46, 330, 348, 576)]
+        spans = (46, 30, 348, 276), (46, 330, 348, 576)
+    panels = [panel(figure, *span) for span in spans]
     low, high = _limits(some)
     entries = ((name, "aware", some.aware), ("plain DPVI", "unaware", some.unaware))
     for axes, (whose, role, interval) in zip(panels, entries, strict=True):
         axes.set_ylim(low, high)
         held = some.held(interval)
         _draw_fits(axes, some, interval, held, role)
-        title = f"{whose}: {held.sum()} of {len(held)} hold the truth"
-        axes.set_title(title, loc="left", fontsize="medium", pad=10)
+        axes.set_title(f"{whose}: {held.sum()} of {len(held)} hold the truth", pad=10)
         axes.set_xlim(-1, len(held))
         axes.xaxis.set_major_locator(FixedLocator([]))
         axes.yaxis.set_major_locator(MaxNLocator(6))
@@ -130,9 +126,7 @@ def _limits(some: Simulated) -> tuple[float, float]:
     unaware = (some.unaware - base)[np.isfinite(some.unaware)]
     reach = high - low
     if unaware.size:
-        low, high = (
-            max(min(low, unaware.min()), low - reach),
-            min(max(high, unaware.max()), high + reach),
-        )
+        low = max(min(low, unaware.min()), low - reach)
+        high = min(max(high, unaware.max()), high + reach)
     rim = 0.03 * (high - low) or 1.0
     return low - rim, high + rim

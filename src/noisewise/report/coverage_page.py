@@ -1,7 +1,5 @@
 """One page about a coverage run: are the error bars true, and if not, where?"""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -30,10 +28,13 @@ def write_coverage_page(found: Coverage, path: Path) -> Path:
 
 
 def _context(found: Coverage) -> dict[str, Any]:
-    panels = _worst(found.table())
+    # Where coverage is furthest off, so that no fault stays undrawn.
+    off = [-row["coverage_rmse"] for row in found.table()]
+    panels = sorted(np.argsort(off, kind="stable")[:MOST_PANELS].tolist())
     labels = [found.labels[i] for i in panels]
     marginal, ranks = found.marginal[:, panels], found.ranks[:, panels]
     verdict, draws = found.verdict, found.draws.shape[1]
+    unsettled = int((found.status == Status.NOT_CONVERGED.name).sum())
     some = f"The {len(panels)} of {len(found.labels)} parameters whose coverage is furthest off; "
     some += "the table has all."
     return {
@@ -42,7 +43,7 @@ def _context(found: Coverage) -> dict[str, Any]:
         "lead": _lead(found),
         "good": verdict.good,
         "lines": verdict.lines,
-        "facts": _facts(found),
+        "facts": _facts(found, unsettled),
         "sections": _sections(found),
         "fits": _fits(found),
         "joint": {
@@ -61,17 +62,11 @@ def _context(found: Coverage) -> dict[str, Any]:
             "good": f"{found.scores.good:,}",
         },
         "rows": _rows(found),
-        "went": _went(found),
+        "went": _went(found, unsettled),
         "about": [
             (key.replace("_", " "), _value(key, value)) for key, value in found.about.items()
         ],
     }
-
-
-def _worst(table: list[dict[str, Any]]) -> list[int]:
-    """The coordinates to draw: where coverage is furthest off, so that no fault stays undrawn."""
-    order = sorted(range(len(table)), key=lambda i: -table[i]["coverage_rmse"])
-    return sorted(order[:MOST_PANELS])
 
 
 def _lead(found: Coverage) -> str:
@@ -88,7 +83,7 @@ def _lead(found: Coverage) -> str:
     )
 
 
-def _facts(found: Coverage) -> list[tuple[str, str]]:
+def _facts(found: Coverage, unsettled: int) -> list[tuple[str, str]]:
     scores = found.scores
     z_sd = scores.z_sd[np.isfinite(scores.z_sd)]
     span = f"{rounded(z_sd.min(), 2)} to {rounded(z_sd.max(), 2)}" if z_sd.size else "n/a"
@@ -97,12 +92,8 @@ def _facts(found: Coverage) -> list[tuple[str, str]]:
         ("the same by chance", f"{found.floor:.3f}"),
         ("z sd (1 is right)", span),
         ("fits failed", f"{scores.failed:,} of {scores.fits:,}"),
-        ("fits not settled", f"{_unsettled(found):,} of {scores.fits:,}"),
+        ("fits not settled", f"{unsettled:,} of {scores.fits:,}"),
     ]
-
-
-def _unsettled(found: Coverage) -> int:
-    return int((found.status == Status.NOT_CONVERGED.name).sum())
 
 
 def _sections(found: Coverage) -> list[tuple[str, str]]:
@@ -156,28 +147,24 @@ def _predictive(found: Coverage) -> dict[str, Any] | None:
 
 def _rows(found: Coverage) -> list[dict[str, Any]]:
     """The table, with what is beyond three standard errors of right marked."""
-    scores, rows = found.scores, []
+    scores, rows, single = found.scores, [], "single_release_sd"
     for row in found.table():
-        ratio = row["error"] / row["single_release_sd"]
         shifted = abs(row["z_mean"]) > _SIGMAS * scores.z_mean_floor
         stretched = abs(row["z_sd"] - 1) > _SIGMAS * scores.z_sd_floor
         cells = [
             (rounded(row["z_mean"], 2), shifted),
             (rounded(row["z_sd"], 2), stretched),
             (rounded(row["coverage_rmse"], 3), False),
-            *(
-                (three_digits(row[key]), False)
-                for key in ("error", "reported_sd", "single_release_sd")
-            ),
-            (rounded(ratio, 2), False),
+            *((three_digits(row[sd]), False) for sd in ("error", "reported_sd", single)),
+            (rounded(row["error"] / row[single], 2), False),
         ]
         unaware = rounded(row["noise_unaware_z_sd"], 2)
         rows.append({"label": row["parameter"], "cells": cells, "noise_unaware": unaware})
     return rows
 
 
-def _went(found: Coverage) -> dict[str, Any]:
-    scores, unsettled = found.scores, _unsettled(found)
+def _went(found: Coverage, unsettled: int) -> dict[str, Any]:
+    scores = found.scores
     sentence = f"None of the {scores.fits:,} fits failed."
     if scores.failed:
         sentence = (

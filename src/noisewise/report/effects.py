@@ -1,7 +1,5 @@
 """What a network says along each feature, the others at the middle of their bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -42,12 +40,10 @@ def _curve(result: Result, place: int) -> dict[str, Any]:
 
 def _middle(result: Result) -> np.ndarray:
     """The features' encoded values at the middle of their bounds; 0 for those without."""
-    columns = result.request.columns
     middle = []
     for column in result.request.encoding[1:]:
-        bounds = columns[column["column"]].get("bounds")
-        at = 0.0 if bounds is None else (bounds[0] + bounds[1]) / 2
-        middle.append((at - column["centre"]) / column["scale"])
+        low, high = result.request.columns[column["column"]].get("bounds") or (0.0, 0.0)
+        middle.append(((low + high) / 2 - column["centre"]) / column["scale"])
     return np.array(middle)
 
 
@@ -68,9 +64,7 @@ def _draw(curves: list[dict[str, Any]], width: int) -> Figure:
         axes.fill_between(curve["x"], below, above, color=COLOURS["aware"], alpha=0.25, lw=0)
         axes.plot(curve["x"], middle, color=COLOURS["aware"], lw=2)
         axes.set_ylim(low - room, high + room)
-        axes.set_title(
-            shortened(curve["name"], each - _GAP), loc="left", fontsize=12.5, color=COLOURS["ink"]
-        )
+        axes.set_title(shortened(curve["name"], each - _GAP))
         axes.tick_params(labelsize=11)
         axes.locator_params(nbins=4)
     return figure

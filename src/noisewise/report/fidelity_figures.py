@@ -1,20 +1,16 @@
 """Figures about synthetic tables: shares of every column's cells, and how columns go together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
 from noisewise.synthetic.marginals import ColumnMarginal, PairMarginal
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_COLUMNS = 24
 _LINE, _TITLE, _AXIS, _LEGEND = 22, 26, 34, 34
@@ -77,15 +73,9 @@ def _draw_column(
     below = top + _TITLE + _LINE * len(labels)
     axes = panel(figure, start, top + _TITLE, left + span - 20, below)
     title = shortened(column.cells.name, span - 20)
-    axes.annotate(
-        title,
-        (0, 1),
-        xytext=(left - start, 9),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        weight="bold",
-        annotation_clip=False,
-    )
+    units: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    above = (left - start, 9)
+    axes.annotate(title, (0, 1), above, weight="bold", annotation_clip=False, **units)
     low, high = np.quantile(column.released, _TAILS, axis=0)
     near, far = np.quantile(column.tables, _TAILS, axis=0)
     y = np.arange(len(labels))
@@ -114,9 +104,7 @@ def _legend(figure: Figure, width: int, height: float, real: bool) -> None:
     axes = _free_axes(figure, width, height)
     wide = width > NARROW
     entries = ["synthetic tables: mean, 95% of them", "posterior: mean, 95% interval"]
-    if real:
-        entries.append("exact, NOT PRIVATE")
-    for place, words in enumerate(entries):
+    for place, words in enumerate([*entries, "exact, NOT PRIVATE"][: 3 if real else 2]):
         x, y = (8 + 300 * place, 10) if wide else (8, 10 + 22 * place)
         if place == 0:
             axes.plot([x, x + 36], [y, y], color=COLOURS["aware"], lw=1.6)
@@ -147,11 +135,14 @@ def _pairs(pairs: Sequence[PairMarginal], names: Sequence[str], width: int) -> F
     figure = canvas(width, 24 + size * count + 8)
     axes = _free_axes(figure, width, 24 + size * count + 8)
     place = {name: i for i, name in enumerate(names)}
-    top = max([0.1, *(max(_below(pair), _above(pair)) for pair in pairs)])
+    values = []
     for pair in pairs:
         i, j = sorted((place[pair.first], place[pair.second]))
-        for row, column, value in ((j, i, _below(pair)), (i, j, _above(pair))):
-            _square(axes, left + size * column, 24 + size * row, size, value, value / top)
+        above = float(pair.released.mean()) if pair.real is None else pair.real
+        values += [(j, i, float(pair.tables.mean())), (i, j, above)]
+    top = max([0.1, *(value for _, _, value in values)])
+    for row, column, value in values:
+        _square(axes, left + size * column, 24 + size * row, size, value, value / top)
     for i, name in enumerate(names):
         corner = (left + size * i, 24 + size * i)
         axes.add_patch(Rectangle(corner, size, size, color=COLOURS["shade"], lw=0))
@@ -160,14 +151,6 @@ def _pairs(pairs: Sequence[PairMarginal], names: Sequence[str], width: int) -> F
         axes.text(left - 8, y, f"{label}  {i + 1}", ha="right", va="center_baseline")
         axes.text(left + size * (i + 0.5), 16, f"{i + 1}", ha="center", color=COLOURS["muted"])
     return figure
-
-
-def _below(pair: PairMarginal) -> float:
-    return float(pair.tables.mean())
-
-
-def _above(pair: PairMarginal) -> float:
-    return float(pair.released.mean()) if pair.real is None else pair.real
 
 
 def _square(axes: Axes, x: float, y: float, size: float, value: float, strength: float) -> None:

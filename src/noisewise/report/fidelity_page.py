@@ -1,8 +1,7 @@
 """One page about synthetic tables: do they say what the release says?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from noisewise.report import fidelity_figures as figures
 from noisewise.report import words, write_page
 from noisewise.report.numbers import rounded, three_digits
 from noisewise.report.page import fill
-from noisewise.synthetic.marginals import ColumnMarginal, Fidelity, PairMarginal, measure
+from noisewise.synthetic.marginals import ColumnMarginal, Fidelity, measure
 from noisewise.synthetic.tables import SyntheticTables
 
 _TAILS = (0.025, 0.975)
@@ -82,29 +81,24 @@ def _columns(found: Fidelity, unsafe: bool) -> dict[str, Any]:
         f"{rounded(100 * gap, 2)} percentage points."
     )
     if unsafe:
-        held = np.concatenate([_held(column) for column in found.columns])
+        ends = [np.quantile(column.released, _TAILS, axis=0) for column in found.columns]
+        pairs = zip(ends, found.columns, strict=True)
+        held = np.concatenate([(low <= c.real) & (c.real <= high) for (low, high), c in pairs])
         sentence += (
             f" Of {len(held)} exact shares, {int(held.sum())} lie within the posterior's 95% "
             "intervals."
         )
-    moved = [(c.cells.name, c.moved) for c in found.columns if c.moved]
     return {
         "sentence": sentence,
         "figure": Markup(figures.share_figure(found.columns)),
         "left_out": max(0, len(found.columns) - figures.MOST_COLUMNS),
         "rows": [row for column in found.columns for row in _lines(column)],
         "moved": [
-            (name, f"{100 * share:.2g}%")
-            for name, share in moved
-            if share is not None and share > 5e-4
+            (column.cells.name, f"{100 * column.moved:.2g}%")
+            for column in found.columns
+            if column.moved is not None and column.moved > 5e-4
         ],
     }
-
-
-def _held(column: ColumnMarginal) -> np.ndarray:
-    low, high = np.quantile(column.released, _TAILS, axis=0)
-    assert column.real is not None
-    return (column.real >= low) & (column.real <= high)
 
 
 def _lines(column: ColumnMarginal) -> list[dict[str, Any]]:
@@ -139,10 +133,11 @@ def _pairs(found: Fidelity, unsafe: bool) -> dict[str, Any]:
         "figure": Markup(figures.pair_figure(found.pairs, found.paired)),
         "above": "in the real table, NOT PRIVATE" if unsafe else "of the posterior",
         "part": "" if len(found.paired) == every else f" The first {len(found.paired)} columns.",
-        "rows": [_pair(pair) for pair in sorted(found.pairs, key=lambda p: -p.tables.mean())],
+        "rows": [
+            {
+                "label": f"{pair.first}, {pair.second}",
+                "cells": _cells(pair.tables, pair.released, pair.real, partial(rounded, digits=3)),
+            }
+            for pair in sorted(found.pairs, key=lambda p: -p.tables.mean())
+        ],
     }
-
-
-def _pair(pair: PairMarginal) -> dict[str, Any]:
-    cells = _cells(pair.tables, pair.released, pair.real, lambda value: rounded(value, 3))
-    return {"label": f"{pair.first}, {pair.second}", "cells": cells}

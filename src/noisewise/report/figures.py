@@ -5,25 +5,22 @@ so that one drawing serves light mode, dark mode and paper. Every figure is draw
 narrow: a wide one shrunk to a phone could not be read.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import unicodedata
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
 from noisewise.report.intervals import Interval, Row
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from noisewise.report.numbers import tick_label
 
 MOST_ROWS = 40
 MOST_LINES = 12
@@ -84,7 +81,12 @@ def draw_both(name: str, words: str, draw: Callable[[int], Figure]) -> str:
         "axes.unicode_minus": True,
         "figure.facecolor": "none",
         "axes.facecolor": "none",
+        "axes.titlelocation": "left",
+        "axes.titlesize": "medium",
         "legend.frameon": False,
+        "legend.loc": "upper left",
+        "legend.borderaxespad": 0,
+        "legend.borderpad": 0,
         "lines.solid_capstyle": "butt",
     }
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -223,18 +225,8 @@ def _draw_interval(axes: Axes, y: float, interval: Interval, role: str, mark: fl
     marker = "o" if role == "aware" else "D"
     axes.plot([interval.lower, interval.upper], [y, y], color=colour, lw=thin, zorder=2)
     axes.plot([interval.lower_half, interval.upper_half], [y, y], color=colour, lw=thick, zorder=3)
-    face = COLOURS["paper"]
-    axes.plot(
-        interval.mean,
-        y,
-        marker,
-        ms=mark * size,
-        mfc=face,
-        mec=colour,
-        mew=1.5,
-        zorder=4,
-        clip_on=False,
-    )
+    dot: dict[str, Any] = {"ms": mark * size, "mfc": COLOURS["paper"], "mec": colour, "mew": 1.5}
+    axes.plot(interval.mean, y, marker, zorder=4, clip_on=False, **dot)
 
 
 def _forest_legend(
@@ -252,17 +244,9 @@ def _forest_legend(
     axes.set_xlim(0, width)
     axes.set_ylim(40, 0)
     for role, words, (x, y) in entries:
-        shown = Interval(
-            mean=x + 18, sd=0, lower=x, upper=x + 36, lower_half=x + 9, upper_half=x + 27
-        )
+        shown = Interval(x + 18, 0, lower=x, upper=x + 36, lower_half=x + 9, upper_half=x + 27)
         _draw_interval(axes, y, shown, role, 1.0 if one_line else 0.6)
         axes.text(x + 44, y, words, va="center_baseline", color=COLOURS["ink"])
-
-
-def tick_label(value: float, _: int) -> str:
-    """Tick labels without offsets or mathematics."""
-    text = f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
-    return text.replace("-", "−")
 
 
 def _trace(means: np.ndarray, ends: np.ndarray, burn_in: int, width: int) -> Figure:
@@ -279,15 +263,10 @@ def _trace(means: np.ndarray, ends: np.ndarray, burn_in: int, width: int) -> Fig
     for coordinate in order[MOST_LINES:]:
         axes.plot(middle, means[:, coordinate], color=COLOURS["faint"], lw=0.7, zorder=1)
     for place, coordinate in enumerate(bold):
-        axes.plot(
-            middle,
-            means[:, coordinate],
-            color=COLOURS[f"line{place % _HUES + 1}"],
-            ls="-" if place < _HUES else (0, (4, 1.5)),
-            lw=1.5,
-            zorder=2,
-            label=f"{coordinate + 1}",
-        )
+        colour = COLOURS[f"line{place % _HUES + 1}"]
+        style: dict[str, Any] = {"ls": "-" if place < _HUES else (0, (4, 1.5)), "color": colour}
+        label = f"{coordinate + 1}"
+        axes.plot(middle, means[:, coordinate], lw=1.5, zorder=2, label=label, **style)
     axes.set_xlim(0, ends[-1])
     if 0 < burn_in <= len(ends):
         _mark_burn_in(figure, axes, int(ends[burn_in - 1]), int(ends[-1]))
@@ -301,16 +280,8 @@ def _trace(means: np.ndarray, ends: np.ndarray, burn_in: int, width: int) -> Fig
     lines, names = axes.get_legend_handles_labels()
     down = np.arange(-(-len(bold) // per_row) * per_row).reshape(-1, per_row).T.ravel()
     across = down[down < len(bold)]  # matplotlib fills columns first
-    axes.legend(
-        [lines[i] for i in across],
-        [names[i] for i in across],
-        loc="upper left",
-        bbox_to_anchor=(0, -52 / plot),
-        borderaxespad=0,
-        borderpad=0,
-        handlelength=1.8,
-        ncols=per_row,
-    )
+    entries = [lines[i] for i in across], [names[i] for i in across]
+    axes.legend(*entries, bbox_to_anchor=(0, -52 / plot), handlelength=1.8, ncols=per_row)
     return figure
 
 

@@ -1,7 +1,5 @@
 """Numbers for the table and the forest plot: one row per scalar parameter."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

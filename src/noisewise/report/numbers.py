@@ -1,7 +1,5 @@
 """Numbers for tables: few digits, all of which count."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -47,3 +45,9 @@ def percent_range(shares: np.ndarray) -> str:
     """
     low, high = percent(float(np.min(shares))), percent(float(np.max(shares)))
     return "" if low == high else f"{low} to {high}"
+
+
+def tick_label(value: float, _: int) -> str:
+    """Tick labels without offsets or mathematics."""
+    text = f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
+    return text.replace("-", "−")

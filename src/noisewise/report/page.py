@@ -1,11 +1,10 @@
-"""From a result to the page: everything the template needs, as plain data."""
-
-from __future__ import annotations
+"""One page about a result: for a statistician, and for a privacy officer."""
 
 import math
 from dataclasses import replace
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
@@ -14,15 +13,19 @@ from markupsafe import Markup
 from noisewise.mechanism import Certificate
 from noisewise.mechanism.accounting import discretisation
 from noisewise.posterior import Status
-from noisewise.report import effects, figures, words
-from noisewise.report.intervals import Row, decimals, interval_rows, per_unit_rows
+from noisewise.report import effects, figures, words, write_page
+from noisewise.report.intervals import Interval, Row, decimals, interval_rows, per_unit_rows
 from noisewise.report.numbers import rounded
 from noisewise.result import Request, Result
 
 
-def render(result: Result) -> str:
-    """The whole page."""
-    return fill("template.html.j2", _context(result))
+def write_report(result: Result, path: Path) -> Path:
+    """Write the page about `result`, whole or not at all; returns its path.
+
+    The page needs nothing besides itself: no network, no scripts, no fonts. Everything on it is
+    public or computed from released values, so it may go wherever the result may go.
+    """
+    return write_page(lambda: fill("template.html.j2", _context(result)), path)
 
 
 def fill(template: str, context: dict[str, Any]) -> str:
@@ -40,17 +43,25 @@ def fill(template: str, context: dict[str, Any]) -> str:
 
 
 def _context(result: Result) -> dict[str, Any]:
-    rows = interval_rows(replace(result, noise_unaware={}) if words.naive(result) else result)
+    naive = result.request.posterior == "naive"
+    rows = interval_rows(replace(result, noise_unaware={}) if naive else result)
+    parameters = sum(int(np.prod(values.shape[1:])) for values in result.draws.values())
+    spent, budget = result.privacy.epsilon_spent, result.privacy.budget
     return {
         "title": words.headline(result),
-        "lead": words.lead(result, _parameters(result)),
+        "lead": words.lead(result, parameters),
         "private": result.privacy.private,
         "reasons": result.privacy.not_private_because,
         "ok": result.status is Status.OK,
         "status": result.status.value.replace("_", " "),
         "status_words": result.status.words,
         "notes": result.notes,
-        "facts": _facts(result, _parameters(result)),
+        "facts": [
+            ("epsilon spent", f"{spent:.3f} of {budget.epsilon:g}"),
+            ("delta", words.small(budget.delta)),
+            ("rows, as used", f"{result.request.public_count:,}"),
+            ("parameters", f"{parameters:,}"),
+        ],
         "request": _request(result),
         "intervals": _intervals(result, rows),
         "spent": _spent(result.privacy),
@@ -61,33 +72,16 @@ def _context(result: Result) -> dict[str, Any]:
     }
 
 
-def _parameters(result: Result) -> int:
-    """Scalars that the model has."""
-    return sum(int(np.prod(values.shape[1:])) for values in result.draws.values())
-
-
-def _facts(result: Result, parameters: int) -> list[tuple[str, str]]:
-    """The few numbers that everyone looks for first."""
-    budget, rows = result.privacy.budget, result.request.public_count
-    return [
-        ("epsilon spent", f"{result.privacy.epsilon_spent:.3f} of {budget.epsilon:g}"),
-        ("delta", words.small(budget.delta)),
-        ("rows, as used", f"{rows:,}"),
-        ("parameters", f"{parameters:,}"),
-    ]
-
-
 def _request(result: Result) -> dict[str, Any]:
     request, budget = result.request, result.privacy.budget
     columns, target, rows = request.columns, request.target, request.public_count
-    source = result.privacy.sources.get("number of rows", "source not recorded")
     return {
         "model": request.model,
         "target": target,
         "target_declared": _declared(columns.get(target)) if target in columns else "",
         "posterior": words.POSTERIORS.get(request.posterior, request.posterior),
         "rows": f"{rows:,}",
-        "rows_source": source,
+        "rows_source": result.privacy.sources.get("number of rows", "source not recorded"),
         "features": _features(request),
         "coefficients": request.network is None,
         "promises": [
@@ -98,7 +92,16 @@ def _request(result: Result) -> dict[str, Any]:
     }
 
 
-def _features(request: Request) -> list[dict[str, Any]]:
+class _Feature(NamedTuple):
+    name: str
+    declared: str
+    encoding: str
+    per_unit: str = ""
+    """The coefficient in the column's own unit."""
+    wordy: bool = False
+
+
+def _features(request: Request) -> list[_Feature]:
     """Each encoded column, or, without an encoding, each column that the model takes as it is."""
     columns = request.columns
     if request.encoding:
@@ -106,42 +109,24 @@ def _features(request: Request) -> list[dict[str, Any]]:
         shown = [column for column in request.encoding if column["column"] or not network]
         return [_feature(column, columns) for column in shown]
     return [
-        {
-            "name": name,
-            "declared": _declared(columns[name]),
-            "encoding": "x",
-            "wordy": False,
-            "per_unit": "",
-        }
+        _Feature(name, _declared(columns[name]), "x")
         for name in request.arguments
         if name in columns and name != request.target
     ]
 
 
-def _feature(column: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
-    name, source = str(column["name"]), column["column"]
-    scale = float(column["scale"])
+def _feature(column: dict[str, Any], columns: dict[str, Any]) -> _Feature:
+    name, source, scale = str(column["name"]), column["column"], float(column["scale"])
     if source is None:
-        return {
-            "name": name,
-            "declared": "constant",
-            "encoding": "1",
-            "wordy": False,
-            "per_unit": "b",
-        }
+        return _Feature(name, "constant", "1", "b")
     declared = columns.get(source) or {}
     category = declared.get("type") == "category" and name.startswith(f"{source}=")
     encoding = _affine(float(column["centre"]), scale)
     if category:
         reference = (declared.get("categories") or ["the first category"])[0]
         encoding = f"1 if {name.removeprefix(f'{source}=')}, otherwise 0 (reference: {reference})"
-    return {
-        "name": name,
-        "declared": _declared(declared),
-        "encoding": encoding,
-        "wordy": category,
-        "per_unit": "b" if scale == 1 else f"b / {scale:g}",
-    }
+    per_unit = "b" if scale == 1 else f"b / {scale:g}"
+    return _Feature(name, _declared(declared), encoding, per_unit, category)
 
 
 def _affine(centre: float, scale: float) -> str:
@@ -168,15 +153,16 @@ def _declared(column: dict[str, Any] | None) -> str:
 
 
 def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
-    name = "plain DPVI (ignores the noise)" if words.naive(result) else "noise-aware posterior"
-    if words.averaged(result):
-        name = "averaged posterior"
+    names = {"naive": "plain DPVI (ignores the noise)", "averaged": "averaged posterior"}
+    posterior = result.request.posterior
+    name, expectation = names.get(posterior, "noise-aware posterior"), posterior == "dp-sep"
+    unaware = "DP-SEP" if expectation else "DPVI"
     ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
     return {
-        "figure": Markup(figures.forest_figure(rows, name, f"plain {words.unaware_name(result)}")),
-        "naive": words.naive(result),
-        "unaware_name": words.unaware_name(result),
-        "expectation": words.expectation(result),
+        "figure": Markup(figures.forest_figure(rows, name, f"plain {unaware}")),
+        "naive": posterior == "naive",
+        "unaware_name": unaware,
+        "expectation": expectation,
         "effects": Markup(effects.effects_figure(result)),
         "most_effects": effects.MOST_EFFECTS,
         "rows": [_line(row) for row in rows],
@@ -190,36 +176,32 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
 
 def _line(row: Row) -> dict[str, str]:
     digits = decimals(row.aware)
-    line = {
+    return {
         "label": row.label,
         "mean": rounded(row.aware.mean, digits),
         "sd": rounded(row.aware.sd, digits),
-        "interval": _span(row.aware.lower, row.aware.upper, digits),
-        "noise_unaware": "n/a",
+        "interval": _span(row.aware, digits),
+        "noise_unaware": _span(row.unaware, digits),
         "ratio": rounded(row.width_ratio, 2),
     }
-    if row.unaware is not None:
-        line["noise_unaware"] = _span(row.unaware.lower, row.unaware.upper, digits)
-    return line
 
 
-def _span(lower: float, upper: float, digits: int | None) -> str:
-    if not (math.isfinite(lower) and math.isfinite(upper)):
+def _span(interval: Interval | None, digits: int | None) -> str:
+    if interval is None or not (math.isfinite(interval.lower) and math.isfinite(interval.upper)):
         return "n/a"
-    return f"{rounded(lower, digits)} to {rounded(upper, digits)}"
+    return f"{rounded(interval.lower, digits)} to {rounded(interval.upper, digits)}"
 
 
 def _spent(certificate: Certificate) -> dict[str, Any]:
     share = certificate.epsilon_spent / certificate.budget.epsilon
+    on_a_sample = " on a Poisson sample"
     return {
         "sentence": words.spent_sentence(certificate),
         "percent": f"{100 * min(max(share, 0.0), 1.0):.2f}",
         "releases": [
             {
                 "what": release.what,
-                "mechanism": "Gaussian"
-                if release.sampling_rate == 1
-                else "Gaussian on a Poisson sample",
+                "mechanism": f"Gaussian{'' if release.sampling_rate == 1 else on_a_sample}",
                 "times": f"{release.times:,}",
                 "rate": f"{release.sampling_rate:g}",
                 "noise": f"{release.noise_multiplier:.6g}",
@@ -243,7 +225,7 @@ def _trace(result: Result) -> dict[str, Any]:
         "convergence": words.convergence_sentence(result),
         "tails": words.tails_sentence(result),
         "drawn": min(coordinates, figures.MOST_LINES),
-        "expectation": words.expectation(result),
+        "expectation": result.request.posterior == "dp-sep",
         "whitened": settings.get("curvature") is not None and settings.get("frame_scale") is None,
         "grey": max(coordinates - figures.MOST_LINES, 0),
         "curvature": _curvature(result),
@@ -298,10 +280,8 @@ print(f"epsilon {{epsilon:.6f}} recomputed, {certificate.epsilon_spent:.6f} clai
 
 
 def _settings(settings: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [
-        (name, _setting(value), words.SETTING_MEANINGS.get(name, ""))
-        for name, value in settings.items()
-    ]
+    meanings = words.SETTING_MEANINGS
+    return [(name, _setting(value), meanings.get(name, "")) for name, value in settings.items()]
 
 
 def _setting(value: Any) -> str:
@@ -315,9 +295,8 @@ def _setting(value: Any) -> str:
     if isinstance(value, (list, np.ndarray)):
         array = np.asarray(value, float)
         shape = " × ".join(map(str, array.shape))
-        noun = "entries" if array.ndim == 1 else "matrix"
-        if array.size == 0:
-            return f"{shape} {noun}"
-        low, high = f"{array.min():.3g}", f"{array.max():.3g}"
-        return f"{shape} {noun}, from {low} to {high}".replace("-", "−")
+        said = f"{shape} {'entries' if array.ndim == 1 else 'matrix'}"
+        if array.size:
+            said += f", from {array.min():.3g} to {array.max():.3g}".replace("-", "−")
+        return said
     return f"{value:,}" if isinstance(value, int) else str(value)

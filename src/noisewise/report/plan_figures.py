@@ -1,25 +1,21 @@
 """The privacy-utility curve: what epsilon and rows buy."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, tick_label
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from noisewise.planning import Plan
+from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel
+from noisewise.report.numbers import tick_label
 
 _DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
 _MARKS = ("s", "^", "v", "D")
 
 
-def utility_figure(
-    epsilons: tuple[float, ...], sizes: tuple[int, ...], kept: np.ndarray, epsilon: float, rows: int
-) -> str:
+def utility_figure(plan: Plan, kept: np.ndarray) -> str:
     """Share of the prior sd that is left (epsilons x sizes x coordinates); '' without a table.
 
     A line per number of rows is the median coordinate; the planned one has the range as a band.
@@ -27,22 +23,15 @@ def utility_figure(
     if kept.size == 0 or not (np.isfinite(kept) & (kept > 0)).all():
         return ""
     words = (
-        "Line plot: expected sd over prior sd against epsilon, both on log scales, a line for "
-        f"each of {len(sizes)} numbers of rows; this plan's epsilon {epsilon:g} is marked."
+        "Line plot: expected sd over prior sd against epsilon, both on log scales, a line for each "
+        f"of {len(plan.forecast.sizes)} numbers of rows; this plan's epsilon "
+        f"{plan.budget.epsilon:g} is marked."
     )
-    return draw_both(
-        "utility", words, lambda width: _utility(epsilons, sizes, kept, epsilon, rows, width)
-    )
+    return draw_both("utility", words, lambda width: _utility(plan, kept, width))
 
 
-def _utility(
-    epsilons: tuple[float, ...],
-    sizes: tuple[int, ...],
-    kept: np.ndarray,
-    epsilon: float,
-    rows: int,
-    width: int,
-) -> Figure:
+def _utility(plan: Plan, kept: np.ndarray, width: int) -> Figure:
+    epsilons, sizes = plan.forecast.epsilons, plan.forecast.sizes
     wide = width > NARROW
     plot, top = (310 if wide else 250), 30
     legend = 24 if wide else 24 * len(sizes)
@@ -50,9 +39,9 @@ def _utility(
     axes = panel(figure, 50, top, width - 14, top + plot)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    others = [j for j, size in enumerate(sizes) if size != rows]
+    others = [j for j, size in enumerate(sizes) if size != plan.rows]
     for j, size in enumerate(sizes):
-        middle, ours = np.median(kept[:, j], axis=-1), size == rows
+        middle, ours = np.median(kept[:, j], axis=-1), size == plan.rows
         place = 0 if ours else 1 + others.index(j)
         if ours:
             low, high = kept[:, j].min(-1), kept[:, j].max(-1)
@@ -68,48 +57,30 @@ def _utility(
             zorder=3 if ours else 2,
             label=f"{size:,} rows{' (planned)' if ours else ''}",
         )
-    _mark_plan(axes, epsilons, sizes, kept, epsilon, rows)
-    axes.set_title("expected sd : prior sd (1 = nothing learned)", loc="left", fontsize="medium")
+    _mark_plan(axes, plan, kept)
+    axes.set_title("expected sd : prior sd (1 = nothing learned)")
     axes.set_xlabel("epsilon")
     _scales(axes, epsilons, kept)
-    handles = axes.get_legend_handles_labels()
-    axes.legend(
-        *handles,
-        loc="upper left",
-        bbox_to_anchor=(0, -46 / plot),
-        borderaxespad=0,
-        borderpad=0,
-        handlelength=3,
-        labelspacing=0.4,
-        ncols=len(sizes) if wide else 1,
-    )
+    shape: dict[str, Any] = {
+        "handlelength": 3,
+        "labelspacing": 0.4,
+        "ncols": len(sizes) if wide else 1,
+    }
+    axes.legend(*axes.get_legend_handles_labels(), bbox_to_anchor=(0, -46 / plot), **shape)
     return figure
 
 
-def _mark_plan(
-    axes: Axes,
-    epsilons: tuple[float, ...],
-    sizes: tuple[int, ...],
-    kept: np.ndarray,
-    epsilon: float,
-    rows: int,
-) -> None:
+def _mark_plan(axes: Axes, plan: Plan, kept: np.ndarray) -> None:
+    epsilons, sizes, epsilon = plan.forecast.epsilons, plan.forecast.sizes, plan.budget.epsilon
     axes.axvline(epsilon, color=COLOURS["ink"], lw=1, ls=":", zorder=1)
-    if epsilon not in epsilons or rows not in sizes:  # a plan file may have been edited
+    if epsilon not in epsilons or plan.rows not in sizes:  # a plan file may have been edited
         return
-    here = float(np.median(kept[epsilons.index(epsilon), sizes.index(rows)]))
+    here = float(np.median(kept[epsilons.index(epsilon), sizes.index(plan.rows)]))
     ring: dict[str, Any] = {"mfc": COLOURS["paper"], "mec": COLOURS["ink"], "mew": 2.2}
     axes.plot(epsilon, here, "o", ms=11, zorder=5, **ring)
-    right = epsilon > np.sqrt(min(epsilons) * max(epsilons))
-    axes.annotate(
-        "this plan",
-        (epsilon, here),
-        xytext=(-10 if right else 10, 10),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        color=COLOURS["ink"],
-        zorder=6,
-    )
+    side, off = ("right", -10) if epsilon > np.sqrt(min(epsilons) * max(epsilons)) else ("left", 10)
+    where: dict[str, Any] = {"xytext": (off, 10), "textcoords": "offset points", "ha": side}
+    axes.annotate("this plan", (epsilon, here), color=COLOURS["ink"], zorder=6, **where)
 
 
 def _scales(axes: Axes, epsilons: tuple[float, ...], kept: np.ndarray) -> None:

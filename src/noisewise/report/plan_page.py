@@ -1,9 +1,7 @@
 """One page about a plan: what the budget will buy, before it is spent."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -37,14 +35,6 @@ _MEANINGS = {
     "recalibration stretch": "Simulated errors were this many reported sds wide; error bars are "
     "multiplied by it.",
 }
-
-
-class _Shown(NamedTuple):
-    """A setting as the page has it."""
-
-    name: str
-    value: str
-    meaning: str
 
 
 def write_plan_page(plan: Plan, path: Path) -> Path:
@@ -118,8 +108,9 @@ def _forecast(plan: Plan) -> dict[str, Any]:
 
 def _expectation(forecast: Forecast) -> str:
     kept = np.array(forecast.sd) / np.array(forecast.prior_sd)
-    much = f"{percent(float(np.median(kept)))} of what {'it is' if len(kept) == 1 else 'they are'}"
-    who = "The error bar is" if len(kept) == 1 else "Error bars are"
+    one = len(kept) == 1
+    much = f"{percent(float(np.median(kept)))} of what {'it is' if one else 'they are'}"
+    who = "The error bar is" if one else "Error bars are"
     span = percent_range(kept)
     span = f" (median; {span})" if span else ""
     source = (
@@ -135,12 +126,11 @@ def _utility(plan: Plan) -> dict[str, Any]:
     sds, prior = np.array(forecast.table, float), np.array(forecast.prior_sd)
     if not sds.size:
         return {"figure": "", "lines": []}
-    kept, budget = sds / prior, plan.budget
+    kept = sds / prior
     # The table has the planned number of rows; a file edited by hand may not.
     ours = forecast.sizes.index(plan.rows) if plan.rows in forecast.sizes else 0
-    figure = utility_figure(forecast.epsilons, forecast.sizes, kept, budget.epsilon, plan.rows)
     return {
-        "figure": Markup(figure),
+        "figure": Markup(utility_figure(plan, kept)),
         "caption": _LEVEL if len(prior) == 1 else f"{_SEVERAL} {_LEVEL}",
         "several": len(prior) > 1,
         "sizes": [f"{size:,}" for size in forecast.sizes],
@@ -148,7 +138,7 @@ def _utility(plan: Plan) -> dict[str, Any]:
             {
                 "epsilon": f"{epsilon:g}",
                 "cells": [
-                    (_cell(kept[i, j]), epsilon == budget.epsilon and size == plan.rows)
+                    (_cell(kept[i, j]), epsilon == plan.budget.epsilon and size == plan.rows)
                     for j, size in enumerate(forecast.sizes)
                 ],
             }
@@ -174,36 +164,26 @@ def _cell(kept: np.ndarray) -> str:
     return f"{middle} ({span})" if span else middle
 
 
-def _settings(plan: Plan) -> list[_Shown]:
+def _settings(plan: Plan) -> list[tuple[str, str, str]]:
     """Name, value and a sentence each, of what people ask about."""
     settings = plan.settings
-    dpvi = isinstance(settings, Settings)
-    values = _dpvi_values(settings) if isinstance(settings, Settings) else _sep_values(settings)
     numbers = {
         "batch": f"about {settings.sampling_rate * plan.rows:,.0f} rows",
-        "released": "gradients" if dpvi else "sums of sites",
+        "released": "gradients" if isinstance(settings, Settings) else "sums of sites",
         "constants": f"{(getattr(settings, 'contraction_rate', None) or 0) * settings.steps:,.0f}",
         "optimiser": getattr(settings, "optimiser", ""),
     }
     return [
-        _Shown(name, value, _MEANINGS[name].format(**numbers)) for name, value in values.items()
+        (name, value, _MEANINGS[name].format(**numbers))
+        for name, value in _values(settings).items()
     ]
 
 
-def _sep_values(settings: SepSettings) -> dict[str, str]:
-    return {
-        "steps": f"{settings.steps:,}",
-        "sampling rate": f"{settings.sampling_rate:g}",
-        "clip norms": ", ".join(three_digits(bound) for bound in settings.bounds),
-    }
-
-
-def _dpvi_values(settings: Settings) -> dict[str, str]:
-    values = {
-        "clip norm": three_digits(settings.clip_norm),
-        "steps": f"{settings.steps:,}",
-        "sampling rate": f"{settings.sampling_rate:g}",
-    }
+def _values(settings: Settings | SepSettings) -> dict[str, str]:
+    values = {"steps": f"{settings.steps:,}", "sampling rate": f"{settings.sampling_rate:g}"}
+    if isinstance(settings, SepSettings):
+        return {**values, "clip norms": ", ".join(map(three_digits, settings.bounds))}
+    values = {"clip norm": three_digits(settings.clip_norm), **values}
     if settings.learning_rate is not None:
         values["learning rate"] = three_digits(settings.learning_rate)
     elif settings.contraction_rate is not None:

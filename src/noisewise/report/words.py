@@ -1,7 +1,5 @@
 """Plain sentences: what was promised, how the fit went, what the page does not say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -25,11 +23,6 @@ def headline(result: Result) -> str:
     if name.startswith("network("):
         title = "Neural network"
     return f"{title} of {target}" if target is not None else title
-
-
-def naive(result: Result) -> bool:
-    """Whether plain DPVI was requested, so that nothing here is noise-aware."""
-    return result.request.posterior == "naive"
 
 
 def lead(result: Result, parameters: int) -> str:
@@ -114,7 +107,7 @@ def burn_in_sentence(result: Result) -> str:
         return "The result holds no trace."
     steps, blocks = int(ends[-1]), len(ends)
     ran = f"The fit took {steps:,} steps, averaged here over {_counted(blocks, 'block')}."
-    if expectation(result):
+    if result.request.posterior == "dp-sep":
         share = 100 * result.request.sep_settings.averaged
         return f"The fit took {steps:,} steps; the means of the last {share:.0f}% were averaged."
     if not 0 < result.burn_in < blocks:
@@ -128,12 +121,13 @@ def burn_in_sentence(result: Result) -> str:
 
 def convergence_sentence(result: Result) -> str:
     """Convergence in words."""
-    if expectation(result) and result.status is Status.OK:
+    posterior = result.request.posterior
+    if posterior == "dp-sep" and result.status is Status.OK:
         return "Over the part that was averaged, the means stay where they are, up to the noise."
     tests = {k[13:]: v for k, v in result.trace.items() if k.startswith("stationarity_")}
     if tests and result.status is not Status.DIVERGED:
         return _stationarity_sentence(tests, result.status is Status.OK)
-    if averaged(result) and result.status is Status.OK:
+    if posterior == "averaged" and result.status is Status.OK:
         return "Every parameter settled: it was averaged over the longest tail without drift."
     return {
         Status.OK: (
@@ -175,21 +169,6 @@ def tails_sentence(result: Result) -> str:
     )
 
 
-def expectation(result: Result) -> bool:
-    """Whether the posterior is DP-SEP's."""
-    return result.request.posterior == "dp-sep"
-
-
-def unaware_name(result: Result) -> str:
-    """What ignores the noise."""
-    return "DP-SEP" if expectation(result) else "DPVI"
-
-
-def averaged(result: Result) -> bool:
-    """Whether the posterior is DPVIm's, which infers no curvature."""
-    return result.request.posterior == "averaged"
-
-
 def curvature_sentence(result: Result) -> str:
     """Whether the curvature, which decides the widths, is known."""
     network = result.request.network
@@ -205,12 +184,12 @@ def curvature_sentence(result: Result) -> str:
             f"squared error of {network.variance_inflation:.3g} times the variance that a fit "
             "reports. The posterior's variance has that factor."
         )
-    if expectation(result):
+    if result.request.posterior == "dp-sep":
         return (
             "Expectation propagation releases the posterior's precision itself, with noise; "
             "eigenvalues are never read as smaller than the noise allows."
         )
-    if averaged(result):
+    if result.request.posterior == "averaged":
         return "Averaging infers no curvature: the widths are the guide's own and the tails'."
     return {
         Status.OK: "The curvature is identified: the trace decides it, not its prior.",

@@ -4,5 +4,3 @@ from noisewise.result.prediction import network_outputs
 from noisewise.result.request import NetworkScaling, Request
 from noisewise.result.result import Result
 from noisewise.result.storage import check_free
-
-__all__ = ["NetworkScaling", "Request", "Result", "check_free", "network_outputs"]

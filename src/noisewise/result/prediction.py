@@ -1,7 +1,5 @@
 """What a fitted network says of new records, draw by draw, from the result alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,8 +14,12 @@ _CHUNK_FLOATS = 2**24
 def network_outputs(result: Result, encoded: np.ndarray) -> Iterator[np.ndarray]:
     """The network's output in the target's units, rows x draws, some rows at a time.
 
-    ``encoded`` has the features as the fit's encoder makes them, without an intercept: (x - centre)
-    / scale of ``result.request.encoding``. The target's own noise is not included.
+    The target's own noise is not included.
+
+    Args:
+        result: Of a network.
+        encoded: The features as the fit's encoder makes them, without an intercept: (x - centre) /
+            scale of ``result.request.encoding``.
     """
     scaling = result.request.network
     if scaling is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -29,21 +29,14 @@ class NetworkScaling:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {
-            "input_centre": self.input_centre.tolist(),
-            "input_matrix": self.input_matrix.tolist(),
-            "output_centre": self.output_centre,
-            "output_scale": self.output_scale,
-            "variance_inflation": self.variance_inflation,
-        }
+        arrays = {name: getattr(self, name).tolist() for name in ("input_centre", "input_matrix")}
+        return vars(self) | arrays
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> NetworkScaling:
         """Back from `to_dict`."""
-        given: dict[str, Any] = dict(plain)
-        for name in ("input_centre", "input_matrix"):
-            given[name] = np.asarray(given[name])
-        return cls(**given)
+        arrays = {name: np.asarray(plain[name]) for name in ("input_centre", "input_matrix")}
+        return cls(**plain | arrays)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,15 +80,10 @@ class Request:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {
-            "model": self.model,
-            "method": self.method,
-            "posterior": self.posterior,
-            "target": self.target,
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
             "arguments": list(self.arguments),
             "encoding": list(self.encoding),
             "schema": self.schema.to_dict(),
-            "public_count": self.public_count,
             "settings": self.settings.to_dict(),
             "network": None if self.network is None else self.network.to_dict(),
         }
@@ -104,15 +92,11 @@ class Request:
     def from_dict(cls, plain: dict[str, Any]) -> Request:
         """Back from `to_dict`."""
         network = plain["network"]
-        return cls(
-            model=str(plain["model"]),
-            method=str(plain["method"]),
-            posterior=str(plain["posterior"]),
-            target=plain["target"],
-            arguments=tuple(plain["arguments"]),
-            encoding=tuple(plain["encoding"]),
-            schema=Schema.from_dict(plain["schema"]),
-            public_count=int(plain["public_count"]),
-            settings=_SETTINGS[plain["method"]].from_dict(plain["settings"]),
-            network=None if network is None else NetworkScaling.from_dict(network),
-        )
+        typed = {
+            "arguments": tuple(plain["arguments"]),
+            "encoding": tuple(plain["encoding"]),
+            "schema": Schema.from_dict(plain["schema"]),
+            "settings": _SETTINGS[plain["method"]].from_dict(plain["settings"]),
+            "network": None if network is None else NetworkScaling.from_dict(network),
+        }
+        return cls(**plain | typed)

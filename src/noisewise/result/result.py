@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisewise._pages import write_page_about
 from noisewise._validate import fraction
-from noisewise.mechanism import Certificate
+from noisewise.mechanism import Certificate, Verification, verify_run
 from noisewise.posterior import Status
+from noisewise.result import signature as signing
 from noisewise.result import storage
 from noisewise.result.request import Request
 
@@ -53,6 +54,8 @@ class Result:
     nuisance: tuple[str, ...] = ()
     """Latents that say nothing one by one, such as a network's weights: summaries leave them out,
     `draws` and `posterior` have them."""
+    signature: signing.Signature | None = None
+    """By `sign`: who vouches for all of this."""
 
     @cached_property
     def posterior(self) -> xarray.DataTree:
@@ -70,13 +73,11 @@ class Result:
 
         fraction("level", level)
         rows = {}
-        for name, values in self.reported(
-            self.noise_unaware if noise_unaware else self.draws
-        ).items():
+        draws = self.reported(self.noise_unaware if noise_unaware else self.draws)
+        for name, values in draws.items():
             for label, column in _scalars(name, values, self.coordinates.get(name)):
-                label = f"{name}[{label}]" if label in rows else label
                 low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
-                rows[label] = {
+                rows[f"{name}[{label}]" if label in rows else label] = {
                     "mean": column.mean(),
                     "sd": column.std(),
                     "lower": low,
@@ -91,6 +92,40 @@ class Result:
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page about the fit; returns its path."""
         return write_page_about(self, path)
+
+    def verify(self) -> Verification:
+        """Recompute epsilon from the certificate's releases, and hold them against what was fitted:
+        its settings, and the number of rows, which was declared or has to be paid for."""
+        request = self.request
+        return verify_run(
+            self.privacy,
+            steps=request.settings.steps,
+            sampling_rate=request.settings.sampling_rate,
+            declared_rows=request.schema.rows,
+        )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything in the result, the signature aside: what a signature is of."""
+        return storage.digest(self._stored().files)
+
+    def sign(self, key: Any) -> Result:
+        """The result with a signature, which `save` keeps (needs ``noisewise[sign]``).
+
+        Args:
+            key: The file of an Ed25519 private key (``noisewise keys`` makes one), or such a key.
+        """
+        return replace(self, signature=signing.sign(self.digest, key))
+
+    def signed_by(self, key: Any) -> bool:
+        """Whether the owner of a key signed this very result.
+
+        Args:
+            key: The file of an Ed25519 public key, got from somewhere that you trust, or such a
+                key.
+        """
+        found = self.signature
+        return found is not None and found.digest == self.digest and signing.holds(found, key)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the result into a new folder, whole or not at all."""
@@ -110,6 +145,7 @@ class Result:
                 nuisance=tuple(plain["nuisance"]),
                 notes=tuple(plain["notes"]),
                 **found.arrays,
+                signature=found.signature,
             )
 
     def _stored(self) -> storage.Stored:
@@ -124,6 +160,7 @@ class Result:
                 "notes": list(self.notes),
             },
             arrays={group: getattr(self, group) for group in storage.GROUPS},
+            signature=self.signature,
         )
 
     def __repr__(self) -> str:

@@ -1,11 +1,18 @@
-"""Results on disk: a folder with one JSON file and one archive of arrays; no pickles."""
+"""Results on disk: a folder with one JSON file and one archive of arrays, under one digest; no
+pickles.
+
+The digest is over all bytes of all files, so that any damage to a saved result is noticed. It is no
+signature: whoever can write the files can write a digest that fits them.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise._validate import NoisewiseError
+from noisewise.result.signature import Signature
 
 _FORMAT = "noisewise-result"
-_VERSION = 2
-_JSON, _ARRAYS = "result.json", "arrays.npz"
+_VERSION = 3
+_JSON, _ARRAYS, _SIGNATURE = "result.json", "arrays.npz", "signature.json"
+_DIGEST = "digest.txt"
 GROUPS = ("draws", "noise_unaware", "trace")
 
 
@@ -27,6 +36,15 @@ class Stored(NamedTuple):
     plain: dict[str, Any]
     arrays: dict[str, dict[str, np.ndarray]]
     """By group and name."""
+    signature: Signature | None = None
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The same bytes wherever and whenever it is saved, but for the signature."""
+        plain = {"format": _FORMAT, "version": _VERSION} | self.plain
+        arrays = {f"{g}/{n}": a for g in GROUPS for n, a in self.arrays[g].items()}
+        text = json.dumps(plain, indent=2) + "\n"
+        return {_JSON: text.encode(), _ARRAYS: _archive(arrays)}
 
 
 class ResultFileError(NoisewiseError):
@@ -34,7 +52,12 @@ class ResultFileError(NoisewiseError):
 
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder that exists, before anything is spent; overwrite only our own results."""
+    """Refuse a folder that exists, before anything is spent; overwrite only our own results.
+
+    Args:
+        folder: Where a result is to be written.
+        overwrite: Accept one of our own results in its place.
+    """
     if not folder.exists():
         return
     if not overwrite:
@@ -48,14 +71,17 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
 def save(stored: Stored, folder: Path, *, overwrite: bool = False) -> Path:
     """Write into a temporary sibling and rename, so that no half-written result is ever seen."""
     check_free(folder, overwrite=overwrite)
+    files = stored.files
+    if stored.signature is not None:
+        if stored.signature.digest != digest(files):
+            raise ResultFileError("the result was changed since it was signed: sign it again")
+        files[_SIGNATURE] = (json.dumps(stored.signature._asdict(), indent=2) + "\n").encode()
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        arrays = {f"{g}/{n}": a for g in GROUPS for n, a in stored.arrays[g].items()}
-        np.savez_compressed(scratch / _ARRAYS, allow_pickle=False, **arrays)
-        head = {"format": _FORMAT, "version": _VERSION}
-        digest = {"arrays_sha256": _digest(scratch / _ARRAYS)}
-        (scratch / _JSON).write_text(json.dumps(head | stored.plain | digest, indent=2) + "\n")
+        for name, raw in files.items():
+            (scratch / name).write_bytes(raw)
+        (scratch / _DIGEST).write_text(f"{digest(files)}\n")
         scratch.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
@@ -74,16 +100,23 @@ def reading(folder: Path) -> Iterator[Stored]:
         raise ResultFileError(
             f"{folder} has result version {plain.get('version')!r}, this noisewise reads {_VERSION}"
         )
-    archive = folder / _ARRAYS
-    if not archive.is_file() or _digest(archive) != plain.get("arrays_sha256"):
-        raise ResultFileError(f"{archive} is missing or was changed since it was written")
+    names = [name for name in (_JSON, _ARRAYS, _SIGNATURE) if (folder / name).is_file()]
+    files = {name: (folder / name).read_bytes() for name in names}
+    kept = folder / _DIGEST
+    if not kept.is_file() or kept.read_bytes() != f"{digest(files)}\n".encode():
+        raise ResultFileError(f"{folder} was changed since it was written: fetch it again")
     groups: dict[str, dict[str, np.ndarray]] = {group: {} for group in GROUPS}
-    with np.load(archive, allow_pickle=False) as arrays:
+    with np.load(io.BytesIO(files[_ARRAYS]), allow_pickle=False) as arrays:
         for key in arrays.files:
             group, _, name = key.partition("/")
             groups[group][name] = arrays[key]
     try:
-        yield Stored(plain, groups)
+        signature = None
+        if _SIGNATURE in files:
+            signature = Signature(**json.loads(files.pop(_SIGNATURE)))
+            if signature.digest != digest(files):
+                raise ValueError("its signature is of another result")
+        yield Stored(plain, groups, signature)
     except (KeyError, TypeError, ValueError) as error:
         raise ResultFileError(f"{folder / _JSON} is damaged: {error}") from error
 
@@ -102,5 +135,21 @@ def _read_json(folder: Path) -> dict[str, Any]:
     return plain
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def digest(files: dict[str, bytes]) -> str:
+    """Over the bytes of all files, each under its name."""
+    whole = hashlib.sha256()
+    for name, raw in files.items():
+        whole.update(f"{name} {hashlib.sha256(raw).hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def _archive(arrays: dict[str, np.ndarray]) -> bytes:
+    """A NumPy archive whose bytes follow from the arrays alone: no date, nothing compressed."""
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for name, array in arrays.items():
+            part, about = io.BytesIO(), zipfile.ZipInfo(f"{name}.npy")
+            about.create_system = 3  # else it would say where it was written
+            np.lib.format.write_array(part, np.asarray(array, order="C"), allow_pickle=False)
+            archive.writestr(about, part.getvalue())
+    return whole.getvalue()

@@ -4,8 +4,6 @@
 imports go from `core` to the papers to the catalogue, and never back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +11,6 @@ from noisewise._validate import one_of
 from noisewise.studies import dp_sep, dpvim, na_dpvi
 from noisewise.studies.core.runner import run
 from noisewise.studies.core.study import Study, StudyResult
-
-__all__ = ["STUDIES", "Study", "StudyResult", "run", "run_study"]
 
 STUDIES: dict[str, Study] = {
     study.name: study for paper in (na_dpvi, dpvim, dp_sep) for study in paper.STUDIES

@@ -3,5 +3,3 @@
 from noisewise.synthetic.combining import Combined, combine
 from noisewise.synthetic.making import synthesize
 from noisewise.synthetic.tables import SyntheticTables
-
-__all__ = ["Combined", "SyntheticTables", "combine", "synthesize"]

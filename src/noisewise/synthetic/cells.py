@@ -1,7 +1,5 @@
 """Columns cut into cells, by what was released alone: categories, counts, bins of real numbers."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 
@@ -54,20 +52,14 @@ class Cells:
             return self.place(values)
         return np.searchsorted(self.coarse, values, side="right")
 
-    @property
-    def coarse_count(self) -> int:
-        """How many cells `place_coarsely` knows."""
-        return len(self.labels) if self.coarse is None else len(self.coarse) + 1
-
 
 def cut(schema: Schema, pilot: dict[str, np.ndarray]) -> list[Cells]:
     """Cells for every column, chosen on ``pilot``, rows that were drawn from the posterior."""
     found = []
     for column in schema:
-        values = pilot[column.name]
-        flat = values.reshape(len(values), -1)
+        entries = pilot[column.name].reshape(len(pilot[column.name]), -1).T
         for entry, name in enumerate(column.entry_names):
-            found.append(_cells(column, name, entry, flat[:, entry]))
+            found.append(_cells(column, name, entry, entries[entry]))
     return found
 
 
@@ -130,8 +122,8 @@ def _count_labels(column: Column, edges: np.ndarray) -> tuple[str, ...]:
     assert column.bounds is not None
     starts = [int(column.bounds[0]), *(int(edge + 0.5) for edge in edges)]
     ends = [*(start - 1 for start in starts[1:]), int(column.bounds[1])]
-    names = [f"{a:,}" if a == b else f"{a:,} to {b:,}" for a, b in zip(starts, ends, strict=True)]
-    return tuple(names)
+    pairs = zip(starts, ends, strict=True)
+    return tuple(f"{a:,}" if a == b else f"{a:,} to {b:,}" for a, b in pairs)
 
 
 def _around(column: Column, low: float, high: float) -> tuple[np.ndarray, tuple[str, ...]]:

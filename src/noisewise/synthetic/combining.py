@@ -80,6 +80,8 @@ def combine(
     >>> combine([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.1, 0.1]).table["estimate"].item()
     2.5
     """
+    import pandas
+
     fraction("level", level)
     integer_at_least("bootstrap", bootstrap, 2)
     if share is None:
@@ -100,7 +102,11 @@ def combine(
     found = [in_order(each, names, f"table {i}", "table 0") for i, each in enumerate(found)]
     values = np.stack([each.values for each in found])
     variances = np.stack([np.asarray(each.variances, float) for each in found])
-    return _combined(names, pool(values, variances, level=level, share=share), level, len(found))
+    pooled = pool(values, variances, level=level, share=share)
+    columns = ("estimate", "sd", "lower", "upper", "df", "between", "within")
+    table = pandas.DataFrame({name: getattr(pooled, name) for name in columns}, index=list(names))
+    adjusted = tuple(name for name, odd in zip(names, pooled.adjusted, strict=True) if odd)
+    return Combined(table, level, len(found), adjusted)
 
 
 def _analysed(
@@ -213,12 +219,3 @@ def pool(
         within=within,
         adjusted=adjusted,
     )
-
-
-def _combined(names: tuple[str, ...], found: Pool, level: float, copies: int) -> Combined:
-    import pandas
-
-    columns = ("estimate", "sd", "lower", "upper", "df", "between", "within")
-    table = pandas.DataFrame({name: getattr(found, name) for name in columns}, index=list(names))
-    adjusted = tuple(name for name, odd in zip(names, found.adjusted, strict=True) if odd)
-    return Combined(table, level, copies, adjusted)

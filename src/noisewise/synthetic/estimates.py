@@ -1,7 +1,5 @@
 """What an analysis says about one table, in whatever form it says it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

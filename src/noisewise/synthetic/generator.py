@@ -1,7 +1,5 @@
 """One posterior draw in, one simulated table out, inside everything that the schema declares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -24,17 +22,6 @@ class Drawn(NamedTuple):
     columns: dict[str, np.ndarray]
     moved: dict[str, float]
     """Share of a generated column's values that lay outside what the schema allows."""
-
-
-def covariates_of(target: Target, view: RowView) -> list[str]:
-    """Columns that the model takes and does not generate, in the schema's order."""
-    needed: set[str] = set()
-    for argument in set(view.arguments) - target.generated:
-        if argument == "X" and view.encoder is not None:
-            needed |= set(view.encoder.features)
-        else:
-            needed.add(_column_of(view, argument))
-    return [name for name in view.schema.names if name in needed]
 
 
 def _column_of(view: RowView, argument: str) -> str:
@@ -62,9 +49,20 @@ class Generator:
         return {name: _column_of(self.view, name) for name in sorted(self.target.generated)}
 
     @cached_property
+    def covariates(self) -> list[str]:
+        """Columns that the model takes and does not generate, in the schema's order."""
+        needed: set[str] = set()
+        for argument in set(self.view.arguments) - self.target.generated:
+            if argument == "X" and self.view.encoder is not None:
+                needed |= set(self.view.encoder.features)
+            else:
+                needed.add(_column_of(self.view, argument))
+        return [name for name in self.view.schema.names if name in needed]
+
+    @cached_property
     def schema(self) -> Schema:
         """The tables' columns, generated ones and covariates, in the order of the fit's schema."""
-        kept = {*self.generated.values(), *covariates_of(self.target, self.view)}
+        kept = {*self.generated.values(), *self.covariates}
         return Schema(tuple(column for column in self.view.schema if column.name in kept))
 
     def unconstrained(self, draws: dict[str, np.ndarray]) -> np.ndarray:

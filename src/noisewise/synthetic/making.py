@@ -1,7 +1,5 @@
 """From a result to synthetic tables: find the model again, check it, choose posterior draws."""
 
-from __future__ import annotations
-
 import secrets
 import warnings
 from collections.abc import Callable
@@ -13,10 +11,10 @@ import numpy as np
 from noisewise._validate import NoisewiseError, integer_at_least, shown
 from noisewise.data import PublicSample
 from noisewise.mechanism import Certificate
-from noisewise.models import BoundModel, Target, bind_model, model_name, named_model
+from noisewise.models import Target, bind_model, model_name, named_model
 from noisewise.posterior import Status
 from noisewise.result import Request, Result
-from noisewise.synthetic.generator import Generator, covariates_of
+from noisewise.synthetic.generator import Generator
 from noisewise.synthetic.origin import Origin
 from noisewise.synthetic.tables import SyntheticTables
 
@@ -59,7 +57,8 @@ def synthesize(
             "nw.Result.load(folder) reads a saved one"
         )
     integer_at_least("copies", copies, 2)
-    size = integer_at_least("rows", _fitted_rows(result) if rows is None else rows, 1)
+    fitted = max(result.request.public_count, 1)  # noise may have left none
+    size = integer_at_least("rows", fitted if rows is None else rows, 1)
     seed = secrets.randbits(63) if seed is None else integer_at_least("seed", seed, 0)
     if result.status is Status.DIVERGED:
         raise NoisewiseError(f"cannot synthesize from this result: {result.status.words}")
@@ -77,17 +76,12 @@ def synthesize(
     origin = Origin(
         privacy=_with_covariates(result.privacy, generator, covariates),
         model=result.request.model,
-        rows=_fitted_rows(result),
+        rows=fitted,
         posterior="naive" if noise_unaware else result.request.posterior,
         sample=None if covariates is None else _declared(covariates),
         status=result.status,
     )
     return SyntheticTables(generator, thetas[order], copies, rows=size, seed=seed, origin=origin)
-
-
-def _fitted_rows(result: Result) -> int:
-    """The public number of rows: declared, or noised, which may have left none."""
-    return max(result.request.public_count, 1)
 
 
 def _with_covariates(
@@ -96,7 +90,7 @@ def _with_covariates(
     """The fit's certificate, with the public rows that the tables' covariates are from."""
     if sample is None:
         return certificate
-    names = ", ".join(covariates_of(generator.target, generator.view))
+    names = ", ".join(generator.covariates)
     source = {"covariates of the synthetic tables": f"{names}: {_declared(sample)}"}
     return replace(certificate, sources={**certificate.sources, **source})
 
@@ -126,8 +120,9 @@ def _generator(
             "wrap rows that are public in one; a Table's are not"
         )
     bound = bind_model(found, request.schema, request.target, request.features, covariates)
-    _check_covariates(bound)
-    return Generator(bound.target, bound.view)
+    generator = Generator(bound.target, bound.view)
+    _check_covariates(bound.name, generator)
+    return generator
 
 
 def _model(request: Request, given: Callable[..., Any] | str | None) -> Callable[..., Any]:
@@ -152,17 +147,16 @@ def _model(request: Request, given: Callable[..., Any] | str | None) -> Callable
     return found
 
 
-def _check_covariates(bound: BoundModel) -> None:
+def _check_covariates(name: str, generator: Generator) -> None:
     """Every column that the model does not generate must come from public rows."""
-    target, view, name = bound.target, bound.view, bound.name
-    needed = covariates_of(target, view)
-    if not target.generated:
+    needed, sample = generator.covariates, generator.view.sample
+    if not generator.generated:
         raise NoisewiseError(
             f"model '{name}' generates none of its arguments: hand the columns straight to obs="
         )
-    if not needed and view.sample is not None:
+    if not needed and sample is not None:
         raise NoisewiseError(f"model '{name}' generates every column itself: drop the covariates")
-    missing = [column for column in needed if column not in (view.sample or {})]
+    missing = [column for column in needed if column not in (sample or {})]
     if missing:
         raise NoisewiseError(
             f"model '{name}' does not generate {', '.join(map(shown, missing))}: pass covariates=, "

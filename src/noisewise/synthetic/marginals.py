@@ -4,8 +4,6 @@ The posterior's are of large tables, each from a posterior draw that no syntheti
 the two agree but for chance, and the spread over the posterior's is what the release leaves open.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -127,21 +125,21 @@ def _look(cells: list[Cells], columns: dict[str, np.ndarray]) -> _Counts:
         for each, column in zip(cells, values, strict=True)
     ]
     paired = list(zip(cells, values, strict=True))[:_MOST_PAIRED]
-    coarse = [(each.place_coarsely(column), each.coarse_count) for each, column in paired]
-    association = [cramers_v(*a, *b) for a, b in itertools.combinations(coarse, 2)]
+    coarse = [each.place_coarsely(column) for each, column in paired]
+    association = [cramers_v(*pair) for pair in itertools.combinations(coarse, 2)]
     return _Counts(shares, moments, np.array(association))
 
 
-def cramers_v(first: np.ndarray, rows: int, second: np.ndarray, columns: int) -> float:
-    """Cramer's V of two columns of codes below ``rows`` and ``columns``, corrected for chance.
+def cramers_v(first: np.ndarray, second: np.ndarray) -> float:
+    """Cramer's V of two columns of codes, corrected for chance.
 
     Uncorrected, V of independent columns grows as tables shrink; Bergsma's (2013) correction makes
     tables of different sizes comparable. From 0 (independent) to 1 (one says the other).
 
-    >>> cramers_v(np.array([0, 0, 1, 1]), 2, np.array([1, 1, 0, 0]), 2)
+    >>> cramers_v(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
     1.0
     """
-    n = len(first)
+    n, rows, columns = len(first), first.max() + 1, second.max() + 1
     counts = np.bincount(first * columns + second, minlength=rows * columns).reshape(rows, columns)
     counts = counts[counts.sum(1) > 0][:, counts.sum(0) > 0]
     r, k = counts.shape

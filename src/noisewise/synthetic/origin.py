@@ -1,7 +1,5 @@
 """Where synthetic tables come from, in memory and in the folder that they are saved to."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from noisewise._validate import NoisewiseError, Progress
-from noisewise.data import Schema, Table
+from noisewise._validate import NoisewiseError
+from noisewise.data import Schema
 from noisewise.synthetic.generator import Drawn
 from noisewise.synthetic.origin import Saved, read_origin
 from noisewise.synthetic.tables import FORMATS, SyntheticTables
 
 if TYPE_CHECKING:
     import pandas
+
+_NO_POSTERIOR = (
+    "these tables were read from files, which hold no posterior to compare them with: make the "
+    "page with noisewise.synthesize(result).fidelity(...)"
+)
 
 
 def load_tables(folder: Path) -> SavedTables:
@@ -34,24 +39,14 @@ class SavedTables(SyntheticTables):
     """`SyntheticTables` whose frames come from files; the posterior behind them is not there."""
 
     def __init__(self, paths: list[Path], schema: Schema, about: Saved) -> None:
-        self._paths, self._schema, self._about = paths, schema, about
+        self._paths, self.schema, self.covariates = paths, schema, about.covariates
         self._copies, self.rows, self.origin = about.copies, about.rows, about.origin
-
-    @property
-    def schema(self) -> Schema:
-        """The declaration of the tables' columns."""
-        return self._schema
-
-    @property
-    def covariates(self) -> list[str]:
-        """Columns that come from public rows, not from the model."""
-        return self._about.covariates
 
     def frame(self, place: int) -> pandas.DataFrame:
         """One file, with the declared types."""
         import pandas
 
-        path, kinds = self._paths[place], _kinds(self._schema)
+        path, kinds = self._paths[place], _kinds(self.schema)
         if path.suffix == ".parquet":
             found = pandas.read_parquet(path)
         else:
@@ -59,7 +54,7 @@ class SavedTables(SyntheticTables):
             found = pandas.read_csv(path, dtype=kinds, keep_default_na=False)
         if list(found.columns) != list(kinds):
             raise NoisewiseError(f"{path} has other columns than schema.toml declares")
-        for column in self._schema:
+        for column in self.schema:
             if column.categories is not None:
                 levels = pandas.CategoricalDtype(list(column.categories))
                 found[column.name] = found[column.name].astype(levels)
@@ -67,27 +62,15 @@ class SavedTables(SyntheticTables):
 
     def drawn(self, place: int) -> Drawn:
         """Not to be had from files."""
-        self._refuse()
+        raise NoisewiseError(_NO_POSTERIOR)
 
     def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
         """Not to be had from files."""
-        self._refuse()
+        raise NoisewiseError(_NO_POSTERIOR)
 
-    def fidelity(
-        self,
-        path: str | Path,
-        *,
-        unsafe_data: Table | None = None,
-        progress: Progress | None = None,
-    ) -> Path:
+    def fidelity(self, path: str | Path, **options: Any) -> Path:
         """Not to be had from files."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise NoisewiseError(
-            "these tables were read from files, which hold no posterior to compare them with: "
-            "make the page with noisewise.synthesize(result).fidelity(...)"
-        )
+        raise NoisewiseError(_NO_POSTERIOR)
 
 
 def _kinds(schema: Schema) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from noisewise._pages import write_page_about
 from noisewise._validate import NoisewiseError, Progress, one_of
 from noisewise.data import Schema, Table
 from noisewise.mechanism import Certificate
-from noisewise.synthetic.generator import Drawn, Generator, covariates_of
+from noisewise.synthetic.generator import Drawn, Generator
 from noisewise.synthetic.origin import Origin, write_origin
 
 if TYPE_CHECKING:
@@ -48,24 +48,15 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         self._copies = copies
         self._group = generator.group(rows)
         self._kept: tuple[int, list[Drawn]] | None = None
-        self.rows = rows
-        self.seed = seed
-        self.origin = origin
-
-    @property
-    def schema(self) -> Schema:
-        """The declaration of the tables' columns."""
-        return self._generator.schema
+        self.schema: Schema = generator.schema
+        # Columns that come from public rows, not from the model.
+        self.covariates = generator.covariates
+        self.rows, self.seed, self.origin = rows, seed, origin
 
     @property
     def privacy(self) -> Certificate:
         """The fit's certificate: the tables are made from what it covers, and cost nothing more."""
         return self.origin.privacy
-
-    @property
-    def covariates(self) -> list[str]:
-        """Columns that come from public rows, not from the model."""
-        return covariates_of(self._generator.target, self._generator.view)
 
     @property
     def share(self) -> float:
@@ -117,7 +108,8 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
             numbers = range(first, first + self._group)
             # The last group is filled up with copies of the last draw, for equal shapes.
             places = [min(number, self._copies - 1) for number in numbers]
-            self._kept = first, self._draw(places, self.rows, numbers)
+            thetas = self._thetas[places]
+            self._kept = first, self._generator.draw(thetas, self.rows, self.seed, numbers)
         return self._kept[1][place - first]
 
     def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
@@ -126,13 +118,10 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         # Numbers behind all of ours: where draws have to be used again, the records are new.
         start = self._copies + self._group
         for first in range(0, count, group):
-            some = range(first, first + group)
-            places = [-1 - place % len(self._thetas) for place in some]
+            places = -1 - np.arange(first, first + group) % len(self._thetas)
             numbers = range(start + first, start + first + group)
-            yield from self._draw(places, rows, numbers)[: count - first]
-
-    def _draw(self, places: list[int], rows: int, numbers: range) -> list[Drawn]:
-        return self._generator.draw(self._thetas[places], rows, self.seed, numbers)
+            drawn = self._generator.draw(self._thetas[places], rows, self.seed, numbers)
+            yield from drawn[: count - first]
 
     def save(
         self, folder: str | Path, *, format: str = "csv", progress: Progress | None = None
@@ -159,18 +148,18 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
 
     def _write(self, folder: Path, format: str, progress: Progress | None) -> None:
         digits = len(str(len(self)))
-        for place, table in enumerate(self):
-            path = folder / f"table-{place + 1:0{digits}d}.{format}"
-            if format == "csv":
-                table.to_csv(path, index=False)
-            else:
-                table.to_parquet(path, index=False)
+        for number, table in enumerate(self, start=1):
+            write = table.to_csv if format == "csv" else table.to_parquet
+            write(folder / f"table-{number:0{digits}d}.{format}", index=False)
             if progress is not None:
-                progress(place + 1, len(self))
-        certificate = json.dumps(self.privacy.to_dict(), indent=2)
-        (folder / "privacy.json").write_text(certificate + "\n", encoding="utf-8")
-        (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
-        (folder / "README.txt").write_text(self._readme(), encoding="utf-8")
+                progress(number, len(self))
+        texts = {
+            "privacy.json": json.dumps(self.privacy.to_dict(), indent=2) + "\n",
+            "schema.toml": self.schema.to_toml(),
+            "README.txt": self._readme(),
+        }
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
         write_origin(folder, self.origin, format, len(self), self.rows, self.covariates)
 
     @staticmethod

@@ -1,18 +1,18 @@
 """Fits as trials run them: on the device for many tables at once, then read on the host."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
-from noisewise.dpsep import SepDesign, SepFit, SepRegression, assemble_phases, finish
+from noisewise.dpsep import SepDesign, SepFit, SepRegression, finish
 from noisewise.dpvi import BlockSums, Settings, Trace, assemble
-from noisewise.engine import Run, block_length, device_source, run_phases_simulated, run_simulated
+from noisewise.engine import Run, block_length, run_phases_simulated, run_simulated
 from noisewise.mechanism import Mechanism
 from noisewise.models import BoundModel, Target
 from noisewise.posterior import (
@@ -26,10 +26,6 @@ from noisewise.posterior import (
 )
 from noisewise.trials.reference import reference_rows
 
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
-
 
 class SimulatedPosterior(NamedTuple):
     """The posterior of one simulated fit, in the model's unconstrained space."""
@@ -41,41 +37,9 @@ class SimulatedPosterior(NamedTuple):
     """Mean iterate behind the burn-in; NaN where a fit diverged."""
 
 
-class TableFit(Protocol):
-    """How one table is fitted, in compiled code: hashable, equal where the code is."""
-
-    def __call__(self, runs: Sequence[Run], rows: Rows, key: Array) -> Any:
-        """What the runs release of this table."""
-
-
-class Design(Protocol):
-    """One way to fit tables of a public number of rows."""
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """The phases."""
-
-    @property
-    def fit_table(self) -> TableFit:
-        """How a table is fitted."""
-
-    def read(
-        self,
-        released: Sequence[Any],
-        draws: int,
-        rngs: Sequence[np.random.Generator],
-        width: int,
-        posterior: str | None = None,
-    ) -> list[SimulatedPosterior]:
-        """Posteriors of many fits.
-
-        Args:
-            released: What every fit released.
-            draws: Posterior draws of each.
-            rngs: A generator for each.
-            width: Fills the fits' number up, so that one compilation serves groups of any size.
-            posterior: How to read them, where there are several ways; None is the design's own.
-        """
+TableFit = Callable[[Sequence[Run], Rows, Array], Any]
+"""From runs, a table and a key to what is released of the table, in compiled code: hashable, equal
+where the code is."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +49,7 @@ class _FitByDpvi:
     def __call__(self, runs: Sequence[Run], rows: Rows, key: Array) -> tuple[BlockSums, Array]:
         (run,) = runs
         table = self.target.prepare(rows, run.numbers.constants.frame)
-        source = device_source(run, len(next(iter(rows.values()))))
-        found = run_simulated(run, source, table, key, block_length(run))
+        found = run_simulated(run, table, key, block_length(run))
         return found.records, found.state.parameters
 
 
@@ -120,7 +83,15 @@ class DpviTrial:
         width: int,
         posterior: str | None = None,
     ) -> list[SimulatedPosterior]:
-        """See `Design.read`."""
+        """Posteriors of many fits.
+
+        Args:
+            released: What every fit released.
+            draws: Posterior draws of each.
+            rngs: A generator for each.
+            width: Fills the fits' number up, so that one compilation serves groups of any size.
+            posterior: How to read them, where there are several ways; None is the design's own.
+        """
         known = self.covariates or (self.bound,)
         references = [reference_rows(one, self.public_count) for one in known]
         outcomes = infer_pooled(
@@ -189,7 +160,7 @@ class SepTrial:
         width: int,
         posterior: str | None = None,
     ) -> list[SimulatedPosterior]:
-        """See `Design.read`."""
+        """See `DpviTrial.read`."""
         return [
             self._read_one(SepFit(*fit), means, draws, rng)
             for (fit, means), rng in zip(released, rngs, strict=True)
@@ -215,9 +186,5 @@ class SepTrial:
         return np.asarray(self.bound.target.unconstrain(wide), float)
 
 
-def sep_trial(
-    bound: BoundModel, design: SepDesign, mechanisms: Sequence[Mechanism], public_count: int
-) -> SepTrial:
-    """DP-SEP of this design under calibrated mechanisms."""
-    runs = assemble_phases(design.phases, mechanisms, public_count, design.initial)
-    return SepTrial(bound, design, tuple(runs), public_count)
+Design = DpviTrial | SepTrial
+"""One way to fit tables of a public number of rows: runs, how they fit one, and how it is read."""

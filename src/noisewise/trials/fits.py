@@ -4,27 +4,23 @@ Fits may differ in every number that leaves the compiled program as it is: noise
 length and key. The noise comes from these keys, so nothing here is a private release.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import PrivateRows, Rows
+from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.dpvi import BLOCKS, BlockSums, Settings, Trace, assemble, trace_of
-from noisewise.engine import Run, block_length, device_source, run_secure, run_simulated
+from noisewise.engine import Run, block_length, run_secure, run_simulated
 from noisewise.mechanism import Budget, calibrate
 from noisewise.models import Target, build_target
-
-if TYPE_CHECKING:
-    from jax import Array
 
 _GROUP_FLOATS = 2**30
 """Most numbers of all batches and gradients that a GPU holds at once."""
@@ -50,7 +46,12 @@ class Fitted(NamedTuple):
 
 
 def target_for(model: Callable[..., Any], rows: Rows) -> Target:
-    """The model, ready to be fitted to rows of this shape."""
+    """The model, ready to be fitted to rows of this shape.
+
+    Args:
+        model: A NumPyro model.
+        rows: The table, as the model's arguments.
+    """
     return build_target(model, {name: column[:_SHAPE_ROWS] for name, column in rows.items()})
 
 
@@ -60,6 +61,11 @@ def noise_multipliers(
     """Noise multipliers for pairs of epsilon and number of steps.
 
     They are searched for side by side: long fits take half a minute each on one core.
+
+    Args:
+        sampling_rate: Of the Poisson batches.
+        wanted: Pairs of epsilon and number of steps.
+        delta: Of every budget.
     """
     import joblib
 
@@ -87,7 +93,7 @@ def fit_table(
         fits: What to fit. Settings may differ in numbers, not in rule, guide or optimiser.
         block_steps: Steps in a block of the traces; by default a hundredth of the first fit's.
     """
-    runs = [_assembled(target, fit, _count(rows)) for fit in fits]
+    runs = [_assembled(target, fit, record_count(rows)) for fit in fits]
     if any((run.algorithm, run.passes) != (runs[0].algorithm, runs[0].passes) for run in runs):
         raise NoisewiseError(
             "fits of one table must have the same rule, guide, optimiser and sampling rate: fit "
@@ -98,7 +104,7 @@ def fit_table(
     found: dict[int, Fitted] = {}
     for group in _groups([run.steps // length for run in runs], runs[0], rows):
         longest = max(runs[place].steps for place in group)
-        stacked = _stacked([_padded(runs[place], longest) for place in group])
+        stacked = _stacked([runs[place] for place in group], longest)
         keys = jnp.stack([fits[place].key for place in group])
         blocks, last = jax.device_get(_run_group(stacked, table, keys, length))
         for number, place in enumerate(group):
@@ -120,8 +126,8 @@ def fit_with_steps(
         noise_multiplier: In units of the clip norm.
         seed: Of batches and noise, which makes them insecure.
     """
-    mechanism = replace(settings.mechanism(), noise_multiplier=noise_multiplier)
-    run = assemble(settings, target, mechanism, _count(rows), keep_steps=True)
+    mechanism = settings.mechanism(noise_multiplier)
+    run = assemble(settings, target, mechanism, record_count(rows), keep_steps=True)
     table = PrivateRows(target.prepare(rows, run.numbers.constants.frame))
     return Fitted(trace_of(run_secure(run, table, insecure_seed=seed), BLOCKS), run)
 
@@ -137,38 +143,24 @@ def fit_function(
         noise_multiplier: In units of the clip norm.
         count: Rows of every table.
     """
-    mechanism = replace(settings.mechanism(), noise_multiplier=noise_multiplier)
-    run = assemble(settings, target, mechanism, count)
-    source = device_source(run, count)
+    run = assemble(settings, target, settings.mechanism(noise_multiplier), count)
 
     def fit(rows: Rows, initial: Array, key: Array) -> BlockSums:
         table = target.prepare(rows, run.numbers.constants.frame)
-        sums: BlockSums = run_simulated(
-            run.starting_at(initial), source, table, key, block_length(run)
-        ).records
+        found = run_simulated(run.starting_at(initial), table, key, block_length(run))
+        sums: BlockSums = found.records
         return sums
 
     return fit
 
 
-def _count(rows: Rows) -> int:
-    return len(next(iter(rows.values())))
-
-
 def _assembled(target: Target, fit: Fit, count: int) -> Run:
-    mechanism = replace(fit.settings.mechanism(), noise_multiplier=fit.noise_multiplier)
-    run = assemble(fit.settings, target, mechanism, count)
+    run = assemble(fit.settings, target, fit.settings.mechanism(fit.noise_multiplier), count)
     if fit.start is None:
         return run
     start, frame = np.array(run.start), run.numbers.constants.frame
     start[: target.dim] = frame.from_model(jnp.asarray(fit.start, jnp.float32))
     return run.starting_at(start)
-
-
-def _padded(run: Run, steps: int) -> Run:
-    """As many steps as the longest fit of the group has."""
-    more = steps - run.steps
-    return replace(run, schedule=np.pad(run.schedule, (0, more), constant_values=1))
 
 
 def _groups(lengths: list[int], run: Run, rows: Rows) -> list[list[int]]:
@@ -183,8 +175,13 @@ def _groups(lengths: list[int], run: Run, rows: Rows) -> list[list[int]]:
     return [some[first : first + most] for some in alike for first in range(0, len(some), most)]
 
 
-def _stacked(runs: list[Run]) -> Run:
-    found: Run = jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(p) for p in parts]), *runs)
+def _stacked(runs: list[Run], steps: int) -> Run:
+    """The runs along a new first axis, each filled up to so many steps."""
+    filled = [
+        replace(run, schedule=np.pad(run.schedule, (0, steps - run.steps), constant_values=1))
+        for run in runs
+    ]
+    found: Run = jax.tree.map(lambda *parts: jnp.stack([jnp.asarray(p) for p in parts]), *filled)
     return found
 
 
@@ -200,7 +197,7 @@ def _run_group(runs: Run, table: Rows, keys: Array, length: int) -> tuple[BlockS
     """Runs side by side: their numbers, schedules and starts have a leading axis."""
 
     def one(run: Run, key: Array) -> tuple[BlockSums, Array]:
-        found = run_simulated(run, device_source(run, _count(table)), table, key, length)
+        found = run_simulated(run, table, key, length)
         return found.records, found.state.parameters
 
     return jax.vmap(one)(runs, keys)

@@ -18,7 +18,7 @@ from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import Rows
-from noisewise.engine import Run, device_source, run_simulated
+from noisewise.engine import Run, run_simulated
 from noisewise.models import BoundModel, RowView, Target
 
 _STEPS = 300
@@ -85,7 +85,6 @@ def _begin(
     """Whether iterates stay finite and within their limits, table by table: side by side they would
     compile longer."""
     count = len(jax.tree.leaves(rows)[0][0])
-    source = device_source(run, count)
 
     def one(inputs: tuple[Rows, Array, Array]) -> Array:
         table, scatter, key = inputs
@@ -96,7 +95,7 @@ def _begin(
             scattered = jnp.clip(jnp.rint(table[name] * factor), low, high)
             table[name] = scattered.astype(table[name].dtype)
         prepared = target.prepare(table, run.numbers.constants.frame)
-        parameters = run_simulated(run, source, prepared, key_run).state.parameters
+        parameters = run_simulated(run, prepared, key_run).state.parameters
         return (jnp.abs(parameters) < _AT_THE_LIMIT * run.numbers.limit).all()
 
     return jax.lax.map(one, (rows, scatter, keys))

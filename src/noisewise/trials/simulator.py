@@ -4,27 +4,24 @@ A truth is drawn from the prior, covariates from the schema (or a public sample)
 model; the fit is the very one that data would get, with seeded noise. No row is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from noisewise._shapes import Float
 from noisewise.data import Rows
+from noisewise.dpsep import SepDesign, assemble_phases, phase_mechanisms
 from noisewise.dpvi import Settings
 from noisewise.engine import Run
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, Target
-from noisewise.trials.designs import Design, SimulatedPosterior, TableFit, dpvi_trial
-
-if TYPE_CHECKING:
-    from jax import Array
-    from jaxtyping import Float
+from noisewise.trials.designs import Design, SepTrial, SimulatedPosterior, TableFit, dpvi_trial
 
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
 _GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
@@ -102,14 +99,10 @@ class Simulator:
         for first in range(0, len(numbers), self.group):
             some = numbers[first : first + self.group]
             drawn = self._tables(some, seed)
-            truth, rows = jax.device_get(
-                _draw_tables(self.bound.target, drawn.covariates, drawn.keys)
-            )
-            count = len(some)
-            parts.append((truth[:count], {name: column[:count] for name, column in rows.items()}))
-        truths, tables = zip(*parts, strict=True)
-        rows = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-        return np.concatenate(truths).astype(float), rows
+            found = _run_group(self.bound.target, _no_fit, (), drawn.covariates, drawn.keys)
+            parts.append(_first(jax.device_get(found), len(some)))
+        truth, rows = jax.tree.map(lambda *each: np.concatenate(each), *parts)
+        return truth.astype(float), rows
 
     def _tables(self, numbers: Sequence[int], seed: int) -> _Tables:
         width = next(width for width in self._widths() if width >= len(numbers))
@@ -126,13 +119,11 @@ class Simulator:
         self, posteriors: Sequence[str | None], numbers: Sequence[int], draws: int, seed: int
     ) -> list[SimulatedFits]:
         drawn, design = self._tables(numbers, seed), self.design
-        truth, released = jax.device_get(
-            _run_group(
-                self.bound.target, design.fit_table, design.runs, drawn.covariates, drawn.keys
-            )
-        )
+        fit_table: TableFit = design.fit_table
+        found = _run_group(self.bound.target, fit_table, design.runs, drawn.covariates, drawn.keys)
+        truth, released = jax.device_get(found)
         count, width = len(numbers), len(drawn.generators)
-        each = [_at(released, k) for k in range(count)]
+        each = [jax.tree.map(lambda part: part[k], released) for k in range(count)]  # noqa: B023
         generators = drawn.generators[:count]
         return [
             _collected(truth[:count], design.read(each, draws, generators, width, posterior))
@@ -140,8 +131,8 @@ class Simulator:
         ]
 
 
-def _at(tree: Any, k: int) -> Any:
-    return jax.tree.map(lambda part: part[k], tree)
+def _first(tree: Any, count: int) -> Any:
+    return jax.tree.map(lambda part: part[:count], tree)
 
 
 def _collected(truth: np.ndarray, found: Sequence[SimulatedPosterior]) -> SimulatedFits:
@@ -176,13 +167,24 @@ def simulator(
         posterior: How traces are read; None is the default.
         noise_multiplier: In place of the calibrated one, for studies that repeat what others did.
     """
-    mechanism = settings.mechanism()
+    mechanism = settings.mechanism(noise_multiplier)
     if noise_multiplier is None:
         mechanism = mechanism.calibrate(budget, others)
-    else:
-        mechanism = replace(mechanism, noise_multiplier=noise_multiplier)
     design = dpvi_trial(bound, settings, mechanism, public_count, posterior)
     return Simulator(bound, design, public_count)
+
+
+def sep_simulator(
+    bound: BoundModel,
+    design: SepDesign,
+    public_count: int,
+    budget: Budget,
+    others: tuple[Release, ...] = (),
+) -> Simulator:
+    """DP-SEP of this design, calibrated to its budget; arguments are those of `simulator`."""
+    mechanisms = phase_mechanisms(design.phases, budget, others)
+    runs = assemble_phases(design.phases, mechanisms, public_count, design.initial)
+    return Simulator(bound, SepTrial(bound, design, tuple(runs), public_count), public_count)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -200,13 +202,6 @@ def _run_group(
     return jax.vmap(one)(keys, covariates)
 
 
-@partial(jax.jit, static_argnums=0)
-def _draw_tables(target: Target, covariates: Rows, keys: Array) -> tuple[Array, Rows]:
-    """The same truths and tables, without a fit."""
-
-    def one(key: Array, simulated: Rows) -> tuple[Array, Rows]:
-        key_truth, key_rows, _ = jax.random.split(key, 3)
-        truth = target.sample_prior(key_truth, 1)[0]
-        return truth, target.simulate(key_rows, truth, simulated)
-
-    return jax.vmap(one)(keys, covariates)
+def _no_fit(runs: Sequence[Run], rows: Rows, key: Array) -> Rows:
+    """The table itself, for methods that are not fitted here."""
+    return rows

@@ -4,8 +4,6 @@ The data are public. The authors scale columns by the table's own moments, which
 that way is kept for the comparison, and every table says so. Our own rows use declared bounds.
 """
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import NamedTuple

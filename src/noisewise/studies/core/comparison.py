@@ -3,22 +3,15 @@ with several repeats: panels of lines, and the paper's orderings and our goals c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from noisewise.studies.core.figures import draw_comparison
-from noisewise.studies.core.lines import Claim, Line, Panel, Verdict, in_order, joined, place_label
-from noisewise.studies.core.study import (
-    Options,
-    Outcome,
-    Part,
-    Study,
-    StudyResult,
-    label,
-    markdown_table,
-)
+from noisewise.studies.core.lines import Check, Line, Panel, Verdict, in_order, joined, place_label
+from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyResult
+from noisewise.studies.core.words import label, markdown_table
 
 _SHOWN = 12
 """Most places of an axis that a table shows; a trace has hundreds, which the figure shows."""
@@ -30,7 +23,8 @@ class Comparison(Study):
     """A study whose parts give lines."""
 
     panels: tuple[Panel, ...]
-    claims: tuple[Claim, ...]
+    claims: Mapping[str, Check]
+    """Orderings that the paper shows, and goals, in words."""
     notes: tuple[str, ...] = ()
     """Sentences under the tables: what was run, and what differs from the paper."""
     repeats: str = "repeats"
@@ -42,19 +36,13 @@ class Comparison(Study):
         self, options: Options, outcomes: dict[Part, Outcome], about: dict[str, Any]
     ) -> ComparisonResult:
         """Lines of all parts, pieces of one curve joined."""
-        chosen = {
-            "rules": options.methods,
-            "epsilons": options.epsilons,
-            "fits": options.fits,
-            "epochs": options.epochs,
-            "draws": options.draws,
-            "seed": options.seed,
-        }
+        chosen = options.named("epsilons", "fits", "epochs", "draws", "seed")
         # Parts of an earlier run count too, so that the times are those of all the work.
         work = {part.label: outcome.seconds for part, outcome in outcomes.items()}
         times = {"seconds": sum(work.values()), "seconds_by_part": work}
         lines = joined(line for outcome in outcomes.values() for line in outcome.found)
-        return ComparisonResult(self, tuple(lines), {**chosen, "device": about["device"], **times})
+        run = {"rules": options.methods, **chosen, "device": about["device"], **times}
+        return ComparisonResult(self, run, tuple(lines))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +51,6 @@ class ComparisonResult(StudyResult):
 
     study: Comparison
     lines: tuple[Line, ...]
-    about: dict[str, Any]
-    """Options and times."""
 
     @property
     def panels(self) -> list[tuple[Panel, list[Line]]]:
@@ -83,29 +69,27 @@ class ComparisonResult(StudyResult):
     @property
     def verdicts(self) -> list[Verdict]:
         """One for each of the comparison's claims."""
-        return [claim.check(self.lines) for claim in self.study.claims]
+        return [check(self.lines) for check in self.study.claims.values()]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+    def figures(self) -> dict[str, Any]:
+        """Verdicts and lines."""
         claims = zip(self.study.claims, self.verdicts, strict=True)
         return {
-            "study": self.study.name,
-            "title": self.study.title,
-            "about": self.about,
-            "claims": [{"says": claim.says, **found._asdict()} for claim, found in claims],
+            "claims": [{"says": words, **found._asdict()} for words, found in claims],
             "panels": [
                 {**panel._asdict(), "lines": [line.to_dict() for line in lines]}
                 for panel, lines in self.panels
             ],
         }
 
-    def to_markdown(self) -> str:
+    def sections(self) -> list[str]:
         """A table for each panel, then what held and what did not."""
+        found = zip(self.study.claims, self.verdicts, strict=True)
+        claims = [f"- {_HELD[v.held]}: {words} ({v.figures})" for words, v in found]
         tables = [_table(panel, lines) for panel, lines in self.shown]
         notes = [" ".join(self.study.notes)] if self.study.notes else []
-        return "\n\n".join(
-            [f"### {self.study.title}", *tables, self._claims(), *notes, self._footnote()]
-        )
+        checked = "\n".join(["What was checked:", "", *claims])
+        return [*tables, checked, *notes, self._footnote()]
 
     def draw(self, path: Path) -> None:
         """Every panel."""
@@ -114,13 +98,7 @@ class ComparisonResult(StudyResult):
     def save(self, folder: Path) -> list[Path]:
         """What every study saves, and its own figures."""
         files, draw_more = super().save(folder), self.study.draw_more
-        more = draw_more(self.lines, self.about["seed"], folder) if draw_more else []
-        return [*files, *more]
-
-    def _claims(self) -> str:
-        found = zip(self.study.claims, self.verdicts, strict=True)
-        lines = [f"- {_HELD[v.held]}: {claim.says} ({v.figures})" for claim, v in found]
-        return "\n".join(["What was checked:", "", *lines])
+        return files + (draw_more(self.lines, self.about["seed"], folder) if draw_more else [])
 
     def _footnote(self) -> str:
         about, repeats = self.about, self.study.repeats
@@ -154,6 +132,5 @@ def _table(panel: Panel, lines: list[Line]) -> str:
 
 
 def _printed(figure: float | tuple[float, float]) -> str:
-    if isinstance(figure, tuple):
-        return f"{figure[0]:g} ± {figure[1]:g}"
-    return f"{figure:g}"
+    figures = figure if isinstance(figure, tuple) else (figure,)
+    return " ± ".join(f"{each:g}" for each in figures)

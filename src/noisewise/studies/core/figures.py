@@ -1,27 +1,14 @@
-"""Figures of studies: tables' curves with their errors, and comparisons' panels of lines."""
-
-from __future__ import annotations
+"""Figures of comparisons: panels of lines."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from noisewise.evaluation import curve_band
 from noisewise.studies.core.lines import Line, Panel, Place, place_label
-from noisewise.studies.core.study import Column, Measure, label
+from noisewise.studies.core.words import label
 
-_METHOD_COLOURS = {
-    "exact": "#0072b2",
-    "nuts": "#56b4e9",
-    "laplace": "#009e73",
-    "naive": "#d55e00",
-    "bernstein-sheldon": "#cc79a7",
-    "plain-gibbs": "#999999",
-    "dpvim": "#e69f00",
-    "planned": "#000000",
-}
 _RULE_COLOURS = {
     "vanilla": "#d55e00",
     "preconditioned": "#cc79a7",
@@ -51,65 +38,8 @@ def new_figure(width: float, height: float) -> Any:
 
 def place_legend(figure: Any, handles: Mapping[str, Any], columns: int) -> None:
     """One for all panels, below them."""
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-    )
-
-
-class Axes(NamedTuple):
-    """What a table's curves are along, what they are of, and what their distance from the diagonal
-    is called."""
-
-    x: str
-    y: str
-    error: str
-
-
-def draw_table(
-    columns: Sequence[Column],
-    measures: Sequence[Mapping[str, Measure]],
-    levels: np.ndarray,
-    axes: Axes,
-    path: Path,
-    fits: int | None = None,
-) -> None:
-    """Every method's curve above, its error below with sds over repetitions, a column each.
-
-    Args:
-        columns: of the study.
-        measures: by method, one mapping for each column.
-        levels: that their curves are given at; a right one is on the diagonal.
-        axes: their names.
-        path: the picture's.
-        fits: draw the band that chance alone has with so many.
-    """
-    figure = new_figure(4.2 * len(columns), 7.2)
-    panels = figure.subplots(2, len(columns), sharex=True, squeeze=False)
-    for place, (column, found) in enumerate(zip(columns, measures, strict=True)):
-        whole, difference = panels[0, place], panels[1, place]
-        whole.set_title(column.heading, fontsize=11)
-        whole.plot([0, 1], [0, 1], "--", color="0.5", lw=1)
-        difference.axhline(0, ls="--", color="0.5", lw=1)
-        for name, one in found.items():
-            colour, off = _METHOD_COLOURS[name], one.curve - levels
-            style = {"color": colour, "lw": 2.2 if name == "planned" else 1.5}
-            whole.plot(levels, one.curve, label=label(name), **style)
-            difference.plot(levels, off, **style)
-            low, high = off - one.curve_sd, off + one.curve_sd
-            difference.fill_between(levels, low, high, color=colour, alpha=0.15, lw=0)
-        if fits is not None:
-            band = curve_band(fits, levels)
-            difference.fill_between(levels, -band, band, color="0.85", lw=0, zorder=0)
-        difference.set_xlabel(axes.x)
-    panels[0, 0].set_ylabel(axes.y)
-    panels[1, 0].set_ylabel(axes.error)
-    handles, names = panels[0, 0].get_legend_handles_labels()
-    place_legend(figure, dict(zip(names, handles, strict=True)), columns=4)
-    figure.savefig(path, dpi=110)
+    style = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+    figure.legend(list(handles.values()), list(handles), **style)
 
 
 def draw_comparison(panels: Sequence[tuple[Panel, list[Line]]], path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from noisewise.studies.core.study import label
+from noisewise.studies.core.words import label
 
 Place = float | str
 """Where on the axis: a number (infinity: no privacy), or the name of a data set."""
@@ -144,13 +144,7 @@ class Verdict(NamedTuple):
 
 
 Check = Callable[[Sequence[Line]], Verdict]
-
-
-class Claim(NamedTuple):
-    """An ordering that the paper shows, or a goal, and how to see whether it is there."""
-
-    says: str
-    check: Check
+"""How to see whether an ordering that the paper shows is there, or a goal is met."""
 
 
 def lies_beyond(
@@ -167,14 +161,14 @@ def lies_beyond(
     Args:
         panel: where the lines are.
         better: the line that should be below the others.
-        others: those that it is compared with.
+        others: those that it is compared with, itself left out.
         larger: it should be above them instead.
         ties: within that many standard errors of the difference counts as well.
         middle: what of the repeats is compared.
     """
 
     def check(lines: Sequence[Line]) -> Verdict:
-        found = {name: _find(lines, panel, name) for name in (better, *others)}
+        found = {name: _find(lines, panel, name) for name in dict.fromkeys((better, *others))}
         missing = [name for name, line in found.items() if line is None]
         if missing:
             return _not_run(missing)
@@ -199,8 +193,7 @@ def stays_above(panel: str, name: str, level: float) -> Check:
     """A check that the line is above a level at every place of the axis."""
 
     def check(lines: Sequence[Line]) -> Verdict:
-        line = _find(lines, panel, name)
-        if line is None:
+        if (line := _find(lines, panel, name)) is None:
             return _not_run([name])
         place = int(np.argmin(line.mean))
         return Verdict(bool((line.mean > level).all()), f"lowest {_figure(line, place, 'mean')}")
@@ -209,22 +202,9 @@ def stays_above(panel: str, name: str, level: float) -> Check:
 
 
 def reaches(
-    panel: str,
-    name: str,
-    goals: Mapping[Place, float],
-    *,
-    larger: bool = False,
-    middle: Middle = "mean",
+    panel: str, name: str, goals: Mapping[Place, float], *, middle: Middle = "mean"
 ) -> Check:
-    """A check that the line reaches its goals, wherever there is one and it was run.
-
-    Args:
-        panel: where the line is.
-        name: the line.
-        goals: what it should be at most, by place.
-        larger: at least instead.
-        middle: what of the repeats is compared.
-    """
+    """A check that the line is at most its goals, wherever there is one and it was run."""
 
     def check(lines: Sequence[Line]) -> Verdict:
         line = _find(lines, panel, name)
@@ -232,8 +212,7 @@ def reaches(
         if line is None or not places:
             return _not_run([name])
         levels = np.array([goals[line.x[place]] for place in places])
-        found = line.summary(middle).centre[places]
-        good = found >= levels if larger else found <= levels
+        good = line.summary(middle).centre[places] <= levels
         figures = [
             f"{_figure(line, place, middle)} for {level:g}"
             for place, level in zip(places, levels, strict=True)

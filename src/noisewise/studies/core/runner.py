@@ -1,11 +1,10 @@
 """The one runner: any study, at any size, its parts side by side."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import jax
 
 from noisewise._validate import NoisewiseError, Progress, integer_at_least
+from noisewise.mechanism import Ledger
 from noisewise.studies.core.lines import Line
 from noisewise.studies.core.study import Options, Outcome, Part, Study, StudyResult
 
@@ -30,6 +30,7 @@ def run(
     resume: bool = False,
     parts: Sequence[str] = (),
     progress: Progress | None = None,
+    ledger: Ledger | str | Path | None = None,
 ) -> StudyResult:
     """Run a study as the catalogue has it, or put together by hand.
 
@@ -48,6 +49,8 @@ def run(
         parts: those of a comparison to run, if not all (``starts`` of data-sharing,
             ``d100-density0.8`` of full-rank).
         progress: gets how many parts are done, of how many.
+        ledger: of a real table: every fit of it is written there before the table is read. Noise
+            is seeded, so only a rehearsal's ledger takes it.
     """
     if study.epochs is None and (epochs is not None or resume or parts):
         raise NoisewiseError(
@@ -69,6 +72,8 @@ def run(
     start = time.perf_counter()
     found = _finished(folder, wanted, options) if folder is not None and resume else {}
     waiting = [part for part in wanted if part not in found]
+    if ledger is not None:
+        _reserve(study, options, waiting, Ledger.of(ledger))
     prepared = study.prepare(options) if waiting else None
     jobs = max(1, min(len(waiting), os.cpu_count() or 1)) if jobs is None else jobs
     work = partial(_run_part, study.run, options, prepared, folder)
@@ -82,6 +87,23 @@ def run(
         "seconds": time.perf_counter() - start,
     }
     return study.result(options, {part: found[part] for part in wanted}, about)
+
+
+def _reserve(study: Study, options: Options, parts: Sequence[Part], ledger: Ledger) -> None:
+    """An entry for every budget: all fits of all parts, those without privacy counted alike."""
+    if not study.needs_data:
+        raise NoisewiseError(
+            f"study {study.name} simulates its tables, so that no ledger is about them: drop ledger"
+        )
+    total = ledger.account().total
+    places = {str(place) for place in range(len(options.columns))}
+    for place, column in enumerate(options.columns):
+        # A part is of one column where its variant is that column's place, else of all of them.
+        here = [part for part in parts if part.variant == str(place) or part.variant not in places]
+        if here:
+            budget = replace(total, epsilon=column.epsilon)
+            what, fits = f"study {study.name}", options.fits * len(here)
+            ledger.reserve(budget, what, seeded=True, fits=fits)
 
 
 def _side_by_side(
@@ -120,23 +142,15 @@ def _run_part(
     found = run(part, options, prepared)
     outcome = Outcome(found, time.perf_counter() - start, jax.devices()[0].device_kind)
     if folder is not None:
-        _save(_path(folder, part), _request(part, options), outcome)
+        _save(folder / f"{part.label}.json", _request(part, options), outcome)
     return outcome
-
-
-def _path(folder: Path, part: Part) -> Path:
-    return folder / f"{part.label}.json"
 
 
 def _request(part: Part, options: Options) -> dict[str, Any]:
     """What a saved part must have been run with to be taken up again; which other methods ran
     beside it, and where the data lay, does not matter."""
-    kept = ("fits", "epochs", "draws", "seed")
-    return {
-        "part": part.label,
-        "epsilons": list(options.epsilons),
-        **{name: getattr(options, name) for name in kept},
-    }
+    chosen = options.named("fits", "epochs", "draws", "seed")
+    return {"part": part.label, "epsilons": list(options.epsilons), **chosen}
 
 
 def _save(path: Path, request: dict[str, Any], outcome: Outcome) -> None:
@@ -151,7 +165,7 @@ def _finished(folder: Path, parts: list[Part], options: Options) -> dict[Part, O
     """Parts that were run before with the same options."""
     found = {}
     for part in parts:
-        path = _path(folder, part)
+        path = folder / f"{part.label}.json"
         plain = json.loads(path.read_text()) if path.exists() else {}
         if plain.get("request") == _request(part, options):
             lines = [Line.from_dict(line) for line in plain["lines"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,51 +15,6 @@ from noisewise._validate import NoisewiseError
 
 Printed = tuple[float, float]
 """A mean and the sd printed with it."""
-_LABELS = {
-    "exact": "NA-DPVI (exact)",
-    "nuts": "NA-DPVI (NUTS)",
-    "laplace": "NA-DPVI (Laplace)",
-    "naive": "Naive (last iterate)",
-    "bernstein-sheldon": "Bernstein & Sheldon",
-    "plain-gibbs": "Bernstein & Sheldon, plain Gibbs",
-    "dpvim": "DPVIm",
-    "planned": "noisewise, planned",
-    "aligned_natural": "aligned natural",
-    "ep": "EP",
-    "sep": "SEP",
-    "adf": "ADF (PBP)",
-    "clipped-sep": "clipped SEP",
-    "dp-sep": "DP-SEP",
-    "dp-em": "DP-EM",
-    "vi": "VI",
-    "dp-vi": "DP-VI",
-    "literal": "Algorithm 3",
-    "point": "point estimate",
-    "line": "linear regression",
-    "private-line": "private linear regression",
-}
-
-
-def label(name: str) -> str:
-    """A method as people read it; what is derived from a method is "METHOD, words".
-
-    >>> label("aligned_natural, none estimated")
-    'aligned natural, none estimated'
-    """
-    method, *words = name.split(",", 1)
-    return ",".join([_LABELS.get(method, method), *words])
-
-
-def markdown_table(lines: list[list[str]]) -> str:
-    """The first line is the head.
-
-    >>> print(markdown_table([["", "a"], ["x", "1"]]))
-    |  | a |
-    | --- | --- |
-    | x | 1 |
-    """
-    head, *body = ("| " + " | ".join(cells) + " |" for cells in lines)
-    return "\n".join([head, "|" + " --- |" * len(lines[0]), *body])
 
 
 @dataclass(frozen=True)
@@ -100,6 +55,10 @@ class Options(NamedTuple):
     def epsilons(self) -> tuple[float, ...]:
         """Those of the columns."""
         return tuple(column.epsilon for column in self.columns)
+
+    def named(self, *names: str) -> dict[str, Any]:
+        """Some of them by name, for files."""
+        return {name: getattr(self, name) for name in names}
 
 
 class Part(NamedTuple):
@@ -229,14 +188,25 @@ class StudyResult(ABC):
     """What a study found: plain data, a text and a figure."""
 
     study: Study
+    about: dict[str, Any]
+    """Settings and times of the run."""
 
     @abstractmethod
-    def to_dict(self) -> Mapping[str, Any]:
+    def figures(self) -> dict[str, Any]:
+        """What was found, as plain data."""
+
+    @abstractmethod
+    def sections(self) -> list[str]:
+        """Tables and sentences, in Markdown."""
+
+    def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
+        about = {"study": self.study.name, "title": self.study.title, "about": self.about}
+        return {**about, **self.figures()}
 
-    @abstractmethod
     def to_markdown(self) -> str:
-        """Tables and sentences."""
+        """The title and all sections."""
+        return "\n\n".join([f"### {self.study.title}", *self.sections()])
 
     @abstractmethod
     def draw(self, path: Path) -> None:

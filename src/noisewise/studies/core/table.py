@@ -5,22 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.studies.core.figures import Axes, draw_table
-from noisewise.studies.core.study import (
-    Column,
-    Measure,
-    Options,
-    Outcome,
-    Part,
-    Study,
-    StudyResult,
-    label,
-    markdown_table,
-)
+from noisewise.evaluation import curve_band
+from noisewise.studies.core.figures import new_figure, place_legend
+from noisewise.studies.core.study import Column, Measure, Options, Outcome, Part, Study, StudyResult
+from noisewise.studies.core.words import label, markdown_table
+
+_METHOD_COLOURS = {
+    "exact": "#0072b2",
+    "nuts": "#56b4e9",
+    "laplace": "#009e73",
+    "naive": "#d55e00",
+    "bernstein-sheldon": "#cc79a7",
+    "plain-gibbs": "#999999",
+    "dpvim": "#e69f00",
+    "planned": "#000000",
+}
+
+
+class Axes(NamedTuple):
+    """What a table's curves are along, what they are of, and what their distance from the diagonal
+    is called."""
+
+    x: str
+    y: str
+    error: str
+
 
 READINGS = ("exact", "nuts", "laplace")
 """Posteriors that read one and the same trace of the authors' DPVI."""
@@ -61,8 +74,8 @@ class Table(Study):
             measures[int(part.variant)] |= outcome.found
             seconds[int(part.variant)][part.method] = outcome.seconds
         ordered = [{name: found[name] for name in options.methods} for found in measures]
-        chosen = {"fits": options.fits, "draws": options.draws, "seed": options.seed}
-        return TableResult(self, tuple(ordered), {**chosen, **about, "seconds_by_part": seconds})
+        chosen = options.named("fits", "draws", "seed")
+        return TableResult(self, {**chosen, **about, "seconds_by_part": seconds}, tuple(ordered))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +85,14 @@ class TableResult(StudyResult):
     study: Table
     measures: tuple[Mapping[str, Measure], ...]
     """One for each of the study's columns."""
-    about: dict[str, Any]
-    """Settings and times: fits, draws, seed, device, seconds a column."""
 
     @property
     def _columns(self) -> list[tuple[Column, Mapping[str, Measure]]]:
         return list(zip(self.study.columns, self.measures, strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+    def figures(self) -> dict[str, Any]:
+        """Measures by column and method."""
         return {
-            "study": self.study.name,
-            "title": self.study.title,
-            "about": self.about,
             "columns": [
                 {
                     "label": column.heading,
@@ -97,29 +105,44 @@ class TableResult(StudyResult):
             ],
         }
 
-    def to_markdown(self) -> str:
+    def sections(self) -> list[str]:
         """Two tables: the paper's own measure beside its figures, then what that one hides."""
-        return "\n\n".join(
-            [f"### {self.study.title}", self._headline(), self._details(), self._footnote()]
-        )
+        return [self._headline(), self._details(), self._footnote()]
 
     def draw(self, path: Path) -> None:
-        """Curves of every method, and their errors."""
-        study = self.study
-        fits = self.about["fits"] if study.chance else None
-        draw_table(study.columns, self.measures, study.levels, study.axes, path, fits)
+        """Every method's curve above, its error below with sds over repetitions, a column each."""
+        study, levels = self.study, self.study.levels
+        figure = new_figure(4.2 * len(study.columns), 7.2)
+        panels = figure.subplots(2, len(study.columns), sharex=True, squeeze=False)
+        for (whole, difference), (column, found) in zip(panels.T, self._columns, strict=True):
+            whole.set_title(column.heading, fontsize=11)
+            whole.plot([0, 1], [0, 1], "--", color="0.5", lw=1)
+            difference.axhline(0, ls="--", color="0.5", lw=1)
+            for name, one in found.items():
+                colour, off = _METHOD_COLOURS[name], one.curve - levels
+                style = {"color": colour, "lw": 2.2 if name == "planned" else 1.5}
+                whole.plot(levels, one.curve, label=label(name), **style)
+                difference.plot(levels, off, **style)
+                low, high = off - one.curve_sd, off + one.curve_sd
+                difference.fill_between(levels, low, high, color=colour, alpha=0.15, lw=0)
+            if study.chance:
+                band = curve_band(self.about["fits"], levels)
+                difference.fill_between(levels, -band, band, color="0.85", lw=0, zorder=0)
+            difference.set_xlabel(study.axes.x)
+        panels[0, 0].set_ylabel(study.axes.y)
+        panels[1, 0].set_ylabel(study.axes.error)
+        handles, names = panels[0, 0].get_legend_handles_labels()
+        place_legend(figure, dict(zip(names, handles, strict=True)), columns=4)
+        figure.savefig(path, dpi=110)
 
     def _headline(self) -> str:
         lines = [["RMSE: ours (paper)", *(column.heading for column in self.study.columns)]]
         for name in self.study.methods:
             cells = []
             for column, measures in self._columns:
-                found = measures[name]
-                cell = f"{found.rmse:.3f} ± {found.rmse_sd:.3f}"
+                cells.append(_spread(measures[name].rmse, measures[name].rmse_sd))
                 if name in column.paper:
-                    mean, sd = column.paper[name]
-                    cell += f" ({mean:.3f} ± {sd:.3f})"
-                cells.append(cell)
+                    cells[-1] += f" ({_spread(*column.paper[name])})"
             lines.append([label(name), *cells])
         return markdown_table(lines)
 
@@ -140,3 +163,7 @@ class TableResult(StudyResult):
             "included. "
             f"Monte Carlo floor of the RMSE: {' to '.join(sorted(floors))}."
         )
+
+
+def _spread(mean: float, sd: float) -> str:
+    return f"{mean:.3f} ± {sd:.3f}"

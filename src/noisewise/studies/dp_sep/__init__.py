@@ -3,6 +3,4 @@
 from noisewise.studies.dp_sep.mixture import SEP_MIXTURE
 from noisewise.studies.dp_sep.regression import SEP_CLIPPING, SEP_REGRESSION
 
-__all__ = ["STUDIES"]
-
 STUDIES = (SEP_MIXTURE, SEP_REGRESSION, SEP_CLIPPING)

@@ -4,8 +4,6 @@ The reference is the posterior of the real mixture, assignments unknown: a long 
 does not know its components' order, so everything is compared in the best of all orders.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from itertools import permutations
@@ -16,24 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise import dpsep
 from noisewise.baselines import dp_em
-from noisewise.dpsep import (
-    Gaussian,
-    MixtureSite,
-    assemble_phases,
-    ep,
-    fit_simulated,
-    gaussian_kl,
-    literal_certificate,
-    literal_noise,
-    mixture_phases,
-    noise_aware,
-    noise_unaware,
-    one_at_a_time,
-    phase_mechanisms,
-    random_passes,
-    scale_noise,
-)
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import epsilon_spent
 from noisewise.studies.core.study import Options
@@ -43,7 +25,7 @@ _SWEEPS = 20_000
 _BURN_IN = 1000
 _ORDERS = np.array(list(permutations(range(COMPONENTS))))
 _DELTA = 1e-5
-CLIPS = (1.0, 10.0, 20.0)
+CLIPPED = {clip: f"clipped-sep, C = {clip:g}" for clip in (1.0, 10.0, 20.0)}
 GAMMAS = {"γ = N": float(ROWS), "γ = 1": 1.0}
 LITERAL_CLIP = 1.0
 NOISE_AWARE = "noise-aware"
@@ -51,7 +33,7 @@ RADIUS = 4.0
 """DP-EM shortens longer records: 3.6 sds of a coordinate under the prior predictive."""
 _SLOW = 0.1
 _EP_PASSES, _SEP_PASSES, _SLOW_PASSES = 10, 20, 50
-_SITE = MixtureSite(COMPONENTS, WIDTH, SD)
+_SITE = dpsep.MixtureSite(COMPONENTS, WIDTH, SD)
 
 
 class MixtureTables(NamedTuple):
@@ -137,22 +119,13 @@ def aligned(found: Posteriors, wanted: np.ndarray) -> Posteriors:
     return Posteriors(found.means[tables, orders], found.covariances[tables, orders])
 
 
-class Norms(NamedTuple):
-    """F-norms of the distance to the reference, one a table."""
-
-    means: np.ndarray
-    covariances: np.ndarray
-
-
-def norms(found: Posteriors, reference: Posteriors) -> Norms:
-    """The paper's measures for every table: components aligned."""
+def norms(found: Posteriors, reference: Posteriors) -> list[np.ndarray]:
+    """The paper's measures, means' and covariances' F-norms for every table: components aligned."""
     ours = aligned(found, reference.means)
-    return Norms(
-        *(
-            np.linalg.norm((one - other).reshape(len(one), -1), axis=1)
-            for one, other in zip(ours, reference, strict=True)
-        )
-    )
+    return [
+        np.linalg.norm((one - other).reshape(len(one), -1), axis=1)
+        for one, other in zip(ours, reference, strict=True)
+    ]
 
 
 def divergences(reference: Posteriors, found: Posteriors) -> np.ndarray:
@@ -161,7 +134,7 @@ def divergences(reference: Posteriors, found: Posteriors) -> np.ndarray:
     there, here = np.linalg.inv(reference.covariances), np.linalg.inv(ours.covariances)
     totals = np.zeros(len(here))
     for place in np.ndindex(here.shape[:2]):
-        totals[place[0]] += gaussian_kl(
+        totals[place[0]] += dpsep.gaussian_kl(
             reference.means[place], there[place], ours.means[place], here[place]
         )
     return totals
@@ -195,31 +168,30 @@ class Fitted(NamedTuple):
     """The epsilon that its certificate says, where it has one."""
 
 
-def _unpacked(found: Gaussian) -> Posteriors:
+def _unpacked(found: dpsep.Gaussian) -> Posteriors:
     means = np.asarray(found.mean, float).reshape(-1, COMPONENTS, WIDTH)
-    return Posteriors(
-        means, np.asarray(_SITE.family.matrices(jnp.asarray(found.covariance)), float)
-    )
+    covariances = _SITE.family.matrices(jnp.asarray(found.covariance))
+    return Posteriors(means, np.asarray(covariances, float))
 
 
 def _one_at_a_time(
-    passes: int, options: Options, prepared: Prepared, method: Any = one_at_a_time, **settings: Any
+    passes: int, options: Options, prepared: Prepared, *, ep: bool = False, **settings: Any
 ) -> Posteriors:
-    """A method that goes through the records one at a time, on all tables side by side."""
+    """SEP or EP, which go through the records one at a time, on all tables side by side."""
     seeds = 1000 * options.seed + np.arange(len(prepared.starts))
-    orders = np.stack([random_passes(ROWS, passes, int(seed)) for seed in seeds])
+    orders = np.stack([dpsep.random_passes(ROWS, passes, int(seed)) for seed in seeds])
     columns = (prepared.tables.X, prepared.starts, orders, seeds)
 
-    def fit(X: Array, start: Array, order: Array, seed: Array) -> Gaussian:
-        more = settings if method is ep else {"seed": seed, **settings}
-        found: Gaussian = method(_SITE, {"X": X}, order, initial=start, **more)
-        return found
+    def fit(X: Array, start: Array, order: Array, seed: Array) -> dpsep.Gaussian:
+        if ep:
+            return dpsep.ep(_SITE, {"X": X}, order, initial=start)
+        return dpsep.one_at_a_time(_SITE, {"X": X}, order, initial=start, seed=seed, **settings)
 
     return _unpacked(jax.jit(jax.vmap(fit))(*map(jnp.asarray, columns)))
 
 
 def _ep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
-    yield Fitted("ep", math.inf, _one_at_a_time(_EP_PASSES, options, prepared, method=ep))
+    yield Fitted("ep", math.inf, _one_at_a_time(_EP_PASSES, options, prepared, ep=True))
 
 
 def _sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
@@ -229,21 +201,20 @@ def _sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
 
 
 def _clipped_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
-    for clip in CLIPS:
-        found = _one_at_a_time(_SEP_PASSES, options, prepared, clip=clip)
-        yield Fitted(f"clipped-sep, C = {clip:g}", math.inf, found)
+    for clip, name in CLIPPED.items():
+        yield Fitted(name, math.inf, _one_at_a_time(_SEP_PASSES, options, prepared, clip=clip))
 
 
 def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
     """Every budget by one compilation: the noise is an input."""
-    phases = mixture_phases(COMPONENTS, WIDTH, SD, epochs=options.epochs)
+    phases = dpsep.mixture_phases(COMPONENTS, WIDTH, SD, epochs=options.epochs)
     budgets = [Budget(epsilon=epsilon, delta=_DELTA) for epsilon in options.epsilons]
-    levels = [phase_mechanisms(phases, budget) for budget in budgets]
+    levels = [dpsep.phase_mechanisms(phases, budget) for budget in budgets]
     loudest = max(levels, key=lambda mechanisms: mechanisms[0].multiplier)
 
     def one(X: Array, start: Array, key: Array, factor: Array) -> Any:
-        runs = assemble_phases(phases, loudest, ROWS, start)
-        return fit_simulated([scale_noise(run, factor) for run in runs], {"X": X}, key)
+        runs = dpsep.assemble_phases(phases, loudest, ROWS, start)
+        return dpsep.fit_simulated([dpsep.scale_noise(run, factor) for run in runs], {"X": X}, key)
 
     every = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
     data = (jnp.asarray(prepared.tables.X), jnp.asarray(prepared.starts))
@@ -253,8 +224,8 @@ def _dp_sep(options: Options, prepared: Prepared) -> Iterator[Fitted]:
         fit = every(*data, keys, jnp.float32(mechanisms[0].multiplier / loudest[0].multiplier))
         releases = tuple(one.release("sites") for one in mechanisms)
         spent = epsilon_spent(releases, budget.delta, budget.adjacency)
-        yield Fitted("dp-sep", budget.epsilon, _unpacked(noise_unaware(fit)), spent)
-        aware = _unpacked(noise_aware(_SITE, fit))
+        yield Fitted("dp-sep", budget.epsilon, _unpacked(dpsep.noise_unaware(fit)), spent)
+        aware = _unpacked(dpsep.noise_aware(_SITE, fit))
         yield Fitted(f"dp-sep, {NOISE_AWARE}", budget.epsilon, aware)
 
 
@@ -284,13 +255,13 @@ def literal_fits(
 ) -> tuple[list[Fitted], float]:
     """The paper's Algorithm 3 at the noise of the paper's accounting, and that noise multiplier."""
     budget = Budget(epsilon=epsilon, delta=_DELTA)
-    noise = literal_noise(budget, ROWS, options.epochs)
-    spent = literal_certificate(_SITE.family, budget, noise, options.epochs).epsilon_spent
+    noise = dpsep.literal_noise(budget, ROWS, options.epochs)
+    certificate = dpsep.literal_certificate(_SITE.family, budget, noise, options.epochs)
     fits = []
     for words, gamma in GAMMAS.items():
-        more = {"gamma": gamma, "clip": LITERAL_CLIP, "noise_multiplier": noise}
+        more: dict[str, Any] = {"gamma": gamma, "clip": LITERAL_CLIP, "noise_multiplier": noise}
         found = _one_at_a_time(options.epochs, options, prepared, **more)
-        fits.append(Fitted(f"literal, {words}", epsilon, found, spent))
+        fits.append(Fitted(f"literal, {words}", epsilon, found, certificate.epsilon_spent))
     return fits, noise
 
 

@@ -4,8 +4,6 @@ Splits of a table have one size, so a method is compiled once and `jax.vmap` run
 GPU; on a CPU they go one after the other. Noise is seeded: nothing here is a private release.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,35 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.baselines import (
-    dp_vi_settings,
-    network_guide,
-    network_target,
-    private_line,
-    unsafe_point_estimate,
-    unsafe_vi,
-    vi_start,
-)
+from noisewise import baselines, dpsep
 from noisewise.data import Rows
-from noisewise.dpsep import (
-    NETWORK_TARGET_SD,
-    Gaussian,
-    NetworkSite,
-    Phase,
-    Prediction,
-    SepFit,
-    adf_in_batches,
-    ep_in_batches,
-    finish,
-    fit_unsafe,
-    network_phases,
-    network_reference,
-    network_units,
-)
-from noisewise.dpsep import assemble as assemble_sep
-from noisewise.engine import device_source, run_simulated
+from noisewise.dpsep import NetworkSite, Prediction, SepFit
+from noisewise.engine import run_simulated
 from noisewise.mechanism import Budget
-from noisewise.models import Network, Target
 from noisewise.studies.dp_sep.regression_tables import Split
 from noisewise.trials import fit_function
 
@@ -66,13 +40,8 @@ class _Shape(NamedTuple):
 
     @property
     def site(self) -> NetworkSite:
-        """The network, as SEP has it."""
+        """The network, as SEP has it; as variational inference has it, it is `network_target`."""
         return NetworkSite(self.inputs, self.hidden)
-
-    @property
-    def target(self) -> Target:
-        """The network, as variational inference has it."""
-        return network_target(self.hidden, self.inputs)
 
 
 class _Given(NamedTuple):
@@ -92,11 +61,8 @@ _Fit = Callable[[_Given], Prediction]
 """Predictions come with the variance of the noise."""
 
 
-class Scores(NamedTuple):
-    """One of each a split, in the table's own unit."""
-
-    rmse: np.ndarray
-    log_likelihood: np.ndarray
+Scores = dict[str, np.ndarray]
+"""``rmse`` and ``log-likelihood``, one of each a split, in the table's own unit."""
 
 
 def fit_splits(
@@ -108,22 +74,15 @@ def fit_splits(
     seed: int,
     factors: Sequence[float] = (1.0,),
 ) -> list[Scores]:
-    """Scores of a method on every split, for each factor on its clip norms.
+    """Scores of a method on every split of a table, for each factor on the clip norms of SEP.
 
-    Args:
-        method: its name.
-        splits: of one table, all of one size.
-        epochs: length of a network's fit.
-        budget: for lines, which spend all of it on one release.
-        noise: the noise multiplier of private networks.
-        seed: of starts, batches and noise.
-        factors: on the clip norms of SEP.
+    Lines spend what is left of the budget on one release; networks have the noise multiplier.
     """
     if method in _LINES:
         found = [_LINES[method](split, budget, seed + n) for n, split in enumerate(splits)]
         return [_scores(splits, [each.mean for each in found], [each.variance for each in found])]
     rows, inputs = splits[0].X.shape
-    hidden = network_units(rows, budget.epsilon, _HIDDEN) if method in PRIVATE else _HIDDEN
+    hidden = dpsep.network_units(rows, budget.epsilon, _HIDDEN) if method in PRIVATE else _HIDDEN
     shape = _Shape(rows=rows, inputs=inputs, hidden=hidden, epochs=epochs, noise=noise)
     fit = _NETWORKS[method](shape)
     every = [(factor, number) for factor in factors for number in range(len(splits))]
@@ -135,9 +94,9 @@ def fit_splits(
         group = every[first : first + width]
         some = [splits[number] for _, number in group]
         stacked = _Given(
-            rows={"X": _stack([one.X for one in some]), "y": _stack([one.y for one in some])},
-            X=_stack([one.X_test for one in some]),
-            start=_stack([shape.site.start(seed + number) for _, number in group]),
+            rows={name: jnp.stack([getattr(one, name) for one in some]) for name in ("X", "y")},
+            X=jnp.stack([one.X_test for one in some]),
+            start=jnp.stack([shape.site.start(seed + number) for _, number in group]),
             key=keys[np.array([number for _, number in group])],
             factor=jnp.asarray([factor for factor, _ in group], jnp.float32),
         )
@@ -150,10 +109,6 @@ def fit_splits(
     ]
 
 
-def _stack(arrays: list[np.ndarray]) -> Array:
-    return jnp.asarray(np.stack(arrays))
-
-
 def _scores(splits: Sequence[Split], means: Any, variances: Any) -> Scores:
     """RMSE, and the mean log density of test targets under Gaussian predictions."""
     errors, densities = [], []
@@ -162,28 +117,27 @@ def _scores(splits: Sequence[Split], means: Any, variances: Any) -> Scores:
         spread = split.unit**2 * np.asarray(variance, float)
         errors.append(np.sqrt(np.mean(off**2)))
         densities.append(np.mean(-0.5 * (off**2 / spread + np.log(2 * np.pi * spread))))
-    return Scores(np.array(errors), np.array(densities))
+    return {"rmse": np.array(errors), "log-likelihood": np.array(densities)}
 
 
 def _sep_prediction(site: NetworkSite, fit: SepFit, rows: int, X: Array) -> Prediction:
-    found = site.predict(Gaussian(fit.mean, fit.precision, fit.covariance), X)
-    noise = site.noise_variance(fit.extra, rows)
-    return Prediction(found.mean, found.variance + noise)
+    found = site.predict(dpsep.Gaussian(fit.mean, fit.precision, fit.covariance), X)
+    return Prediction(found.mean, found.variance + site.noise_variance(fit.extra, rows))
 
 
 def _guide_prediction(site: NetworkSite, parameters: Array, X: Array) -> Prediction:
     """With one hidden layer the moments of a guide's prediction are exact."""
-    guide = network_guide(parameters)
-    found = site.predict(Gaussian(guide.mean, 1 / guide.variance, guide.variance), X)
+    guide = baselines.network_guide(parameters)
+    found = site.predict(dpsep.Gaussian(guide.mean, 1 / guide.variance, guide.variance), X)
     return Prediction(found.mean, found.variance + guide.noise_variance)
 
 
-def _sep_fit(shape: _Shape, phase: Phase[NetworkSite], private: bool = False) -> _Fit:
+def _sep_fit(shape: _Shape, phase: dpsep.Phase[NetworkSite], private: bool = False) -> _Fit:
     """SEP with or without noise; private targets are on a smaller scale."""
     site, count = phase.site, shape.rows
     mechanism = replace(phase.mechanism, noise_multiplier=shape.noise) if private else None
-    run = assemble_sep(phase, mechanism, count, np.zeros(site.family.dim))
-    unit = NETWORK_TARGET_SD if private else 1.0
+    run = dpsep.assemble(phase, mechanism, count, np.zeros(site.family.dim))
+    unit = dpsep.NETWORK_TARGET_SD if private else 1.0
 
     def fit(given: _Given) -> Prediction:
         # Clip norms of mean and precision times the factor; noise is in units of them.
@@ -192,10 +146,9 @@ def _sep_fit(shape: _Shape, phase: Phase[NetworkSite], private: bool = False) ->
         clipped = replace(run, numbers=numbers, start=given.start)
         rows = {**given.rows, "y": unit * given.rows["y"]}
         if private:
-            source = device_source(run, count)
-            found = finish([clipped], [run_simulated(clipped, source, rows, given.key)])
+            found = dpsep.finish([clipped], [run_simulated(clipped, rows, given.key)])
         else:
-            found = fit_unsafe(clipped, rows, given.key)
+            found = dpsep.fit_unsafe(clipped, rows, given.key)
         output = _sep_prediction(site, found, count, given.X)
         return Prediction(output.mean / unit, output.variance / unit**2)
 
@@ -203,19 +156,16 @@ def _sep_fit(shape: _Shape, phase: Phase[NetworkSite], private: bool = False) ->
 
 
 def _dp_sep(shape: _Shape) -> _Fit:
-    (phase,) = network_phases(shape.inputs, shape.hidden, shape.epochs)
+    (phase,) = dpsep.network_phases(shape.inputs, shape.hidden, shape.epochs)
     return _sep_fit(shape, phase, private=True)
 
 
-def _sep(shape: _Shape) -> _Fit:
-    return _sep_fit(shape, network_reference(shape.inputs, shape.hidden, shape.epochs))
-
-
-def _clipped_sep(shape: _Shape) -> _Fit:
-    """At the clip norms of DP-SEP."""
-    ((_, private),) = network_phases(shape.inputs, shape.hidden)
-    bounds = private.bounds
-    return _sep_fit(shape, network_reference(shape.inputs, shape.hidden, shape.epochs, bounds))
+def _sep(shape: _Shape, clipped: bool = False) -> _Fit:
+    """Clipped: at the clip norms of DP-SEP."""
+    ((_, private),) = dpsep.network_phases(shape.inputs, shape.hidden)
+    bounds = private.bounds if clipped else None
+    size = (shape.inputs, shape.hidden, shape.epochs)
+    return _sep_fit(shape, dpsep.network_reference(*size, bounds))
 
 
 def _in_batches(method: Callable[..., SepFit], shape: _Shape) -> _Fit:
@@ -230,9 +180,11 @@ def _in_batches(method: Callable[..., SepFit], shape: _Shape) -> _Fit:
 
 
 def _vi(shape: _Shape) -> _Fit:
+    target = baselines.network_target(shape.hidden, shape.inputs)
+
     def fit(given: _Given) -> Prediction:
-        start = vi_start(given.start)
-        found = unsafe_vi(shape.target, given.rows, start, given.key, epochs=shape.epochs)
+        start = baselines.vi_start(given.start)
+        found = baselines.unsafe_vi(target, given.rows, start, given.key, epochs=shape.epochs)
         return _guide_prediction(shape.site, found, given.X)
 
     return fit
@@ -240,11 +192,12 @@ def _vi(shape: _Shape) -> _Fit:
 
 def _dp_vi(shape: _Shape) -> _Fit:
     """The DPVI engine as it is; means and scales averaged over the last blocks of the trace."""
-    settings = dp_vi_settings(np.zeros(shape.site.family.dim), shape.epochs)
-    fit_vi = fit_function(shape.target, settings, shape.noise, shape.rows)
+    settings = baselines.dp_vi_settings(np.zeros(shape.site.family.dim), shape.epochs)
+    target = baselines.network_target(shape.hidden, shape.inputs)
+    fit_vi = fit_function(target, settings, shape.noise, shape.rows)
 
     def fit(given: _Given) -> Prediction:
-        blocks = fit_vi(given.rows, vi_start(given.start), given.key)
+        blocks = fit_vi(given.rows, baselines.vi_start(given.start), given.key)
         means = blocks.start + blocks.shift / blocks.count[:, None]
         tail = max(1, round(_TAIL * len(means)))
         return _guide_prediction(shape.site, means[-tail:].mean(0), given.X)
@@ -254,15 +207,13 @@ def _dp_vi(shape: _Shape) -> _Fit:
 
 def _point(shape: _Shape) -> _Fit:
     """Its noise variance is the mean squared residual of the training rows."""
-    network = Network(shape.hidden)
-    first = shape.hidden * (shape.inputs + 1)
+    site = shape.site
 
     def fit(given: _Given) -> Prediction:
         rows, start, key = given.rows, given.start, given.key
-        weights = unsafe_point_estimate(network, rows, start, key, epochs=shape.epochs)
-        layers = weights[:first].reshape(shape.hidden, -1), weights[first:]
-        noise = jnp.mean((rows["y"] - network.output(*layers, rows["X"])) ** 2)
-        mean = network.output(*layers, given.X)
+        weights = baselines.unsafe_point_estimate(site, rows, start, key, epochs=shape.epochs)
+        noise = jnp.mean((rows["y"] - site.forward(weights, rows["X"])) ** 2)
+        mean = site.forward(weights, given.X)
         return Prediction(mean, jnp.full_like(mean, noise))
 
     return fit
@@ -270,10 +221,10 @@ def _point(shape: _Shape) -> _Fit:
 
 _NETWORKS: dict[str, Callable[[_Shape], _Fit]] = {
     "vi": _vi,
-    "ep": partial(_in_batches, ep_in_batches),
+    "ep": partial(_in_batches, dpsep.ep_in_batches),
     "sep": _sep,
-    "clipped-sep": _clipped_sep,
-    "adf": partial(_in_batches, adf_in_batches),
+    "clipped-sep": partial(_sep, clipped=True),
+    "adf": partial(_in_batches, dpsep.adf_in_batches),
     "dp-sep": _dp_sep,
     "dp-vi": _dp_vi,
     "point": _point,
@@ -290,13 +241,9 @@ def _line(split: Split, budget: Budget, seed: int) -> Prediction:
 
 def _private_line(split: Split, budget: Budget, seed: int) -> Prediction:
     """A record (1, x, y) of standardised columns has a squared length of about inputs + 2."""
-    line = private_line(
-        split.X,
-        split.y,
-        budget,
-        clip_norm=float(split.X.shape[1] + 2),
-        others=split.releases,
-        insecure_seed=seed,
+    clip_norm, spent = float(split.X.shape[1] + 2), split.releases
+    line = baselines.private_line(
+        split.X, split.y, budget, clip_norm=clip_norm, others=spent, insecure_seed=seed
     )
     return _even(line.predict(split.X_test), line.variance)
 

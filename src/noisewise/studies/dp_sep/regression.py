@@ -1,32 +1,17 @@
 """DP-SEP Tables 3 to 5 (sec. 6.2) and Tables 8 and 9 (App. E): regressions with a Bayesian neural
 network, and their clip norms, on every table of a folder, over given splits."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from noisewise._validate import NoisewiseError
 from noisewise.dpsep import network_phases, phase_mechanisms
 from noisewise.mechanism import Budget
 from noisewise.studies.core.comparison import Comparison
-from noisewise.studies.core.lines import (
-    Claim,
-    Line,
-    Panel,
-    PaperFigures,
-    Place,
-    lies_beyond,
-    reaches,
-)
-from noisewise.studies.core.study import Column, Options, Part, label
-from noisewise.studies.dp_sep.networks import PRIVATE, Scores, fit_splits
-from noisewise.studies.dp_sep.regression_tables import (
-    RegressionTable,
-    private_split,
-    read_tables,
-    standardised_split,
-)
+from noisewise.studies.core.lines import Line, Panel, PaperFigures, Place, lies_beyond, reaches
+from noisewise.studies.core.study import Column, Options, Part
+from noisewise.studies.core.words import label
+from noisewise.studies.dp_sep import regression_tables as tables_of
+from noisewise.studies.dp_sep.networks import PRIVATE, fit_splits
 
 _DELTA = 1e-5
 _NEEDS = "a folder of regression tables (data.txt, index_train.txt, ...)"
@@ -74,21 +59,21 @@ _CLIPPED_LOG_LIKELIHOOD: dict[float, _Row] = {
 
 
 class _Prepared(NamedTuple):
-    tables: dict[str, RegressionTable]
+    tables: dict[str, tables_of.RegressionTable]
     noise: dict[float, float]
     """Multipliers by epsilon."""
 
 
 def _parts(options: Options) -> list[Part]:
     assert options.folder is not None  # the runner checks it
-    tables = read_tables(options.folder)
+    tables = tables_of.read_tables(options.folder)
     return [Part(method, table) for table in tables for method in options.methods]
 
 
 def _prepare(options: Options) -> _Prepared:
     """Read every table, and search for the noise that goes with the scaling's releases."""
     assert options.folder is not None  # the runner checks it
-    tables = read_tables(options.folder)
+    tables = tables_of.read_tables(options.folder)
     for table in tables.values():
         if len(table.train) < options.fits:
             raise NoisewiseError(
@@ -96,37 +81,32 @@ def _prepare(options: Options) -> _Prepared:
                 f"--fits {len(table.train)} at most"
             )
     some = next(iter(tables.values()))
+    phases = network_phases(some.X.shape[1], epochs=options.epochs)
     noise = {}
     for epsilon in options.epsilons:
         budget = Budget(epsilon=epsilon, delta=_DELTA)
         # What is bought for the scaling, and the schedule, are the same for every table.
-        bought = private_split(some, 0, budget, options.seed).releases
-        phases = network_phases(some.X.shape[1], epochs=options.epochs)
+        bought = tables_of.private_split(some, 0, budget, options.seed).releases
         noise[epsilon] = phase_mechanisms(phases, budget, bought)[0].multiplier
     return _Prepared(tables, noise)
 
 
-def _scores(
-    part: Part, epsilon: float, options: Options, prepared: _Prepared, factors: Sequence[float]
-) -> list[Scores]:
-    """A method on the first splits of a table, as many as were requested."""
+def _lines(
+    part: Part, epsilon: float, options: Options, prepared: _Prepared, factors: dict[str, float]
+) -> list[Line]:
+    """A method on the first splits of a table, by name of the line and factor on clip norms."""
     table, budget = prepared.tables[part.variant], Budget(epsilon=epsilon, delta=_DELTA)
     splits = [
-        private_split(table, number, budget, options.seed + number)
+        tables_of.private_split(table, number, budget, options.seed + number)
         if part.method in PRIVATE
-        else standardised_split(table, number)
+        else tables_of.standardised_split(table, number)
         for number in range(options.fits)
     ]
-    noise = prepared.noise[epsilon]
-    return fit_splits(part.method, splits, options.epochs, budget, noise, options.seed, factors)
-
-
-def _lines(name: str, table: str, scores: Scores) -> list[Line]:
-    """Of both panels."""
-    found = {"rmse": scores.rmse, "log-likelihood": scores.log_likelihood}
+    how = (options.epochs, budget, prepared.noise[epsilon], options.seed, tuple(factors.values()))
     return [
-        Line(panel=panel, name=name, x=(table,), values=values[None])
-        for panel, values in found.items()
+        Line(panel=panel, name=name, x=(part.variant,), values=values[None])
+        for name, scores in zip(factors, fit_splits(part.method, splits, *how), strict=True)
+        for panel, values in scores.items()
     ]
 
 
@@ -134,10 +114,9 @@ def _run(part: Part, options: Options, prepared: _Prepared) -> list[Line]:
     private = part.method in PRIVATE
     lines = []
     for epsilon in options.epsilons if private else options.epsilons[:1]:
-        (scores,) = _scores(part, epsilon, options, prepared, (1.0,))
         # The paper's budget needs no mention.
         name = f"{part.method}, ε = {epsilon:g}" if private and epsilon != 1 else part.method
-        lines += _lines(name, part.variant, scores)
+        lines += _lines(part, epsilon, options, prepared, {name: 1.0})
     return lines
 
 
@@ -145,41 +124,19 @@ def _clipped(method: str, factor: float) -> str:
     return f"{method}, C = {factor:g}"
 
 
+def _by_clip(rows: dict[float, _Row]) -> dict[str, _Row]:
+    return {_clipped("dp-sep", factor): row for factor, row in rows.items()}
+
+
 def _run_clipping(part: Part, options: Options, prepared: _Prepared) -> list[Line]:
-    factors = tuple(_CLIPPED_RMSE)
-    found = _scores(part, options.epsilons[0], options, prepared, factors)
-    return [
-        line
-        for factor, scores in zip(factors, found, strict=True)
-        for line in _lines(_clipped(part.method, factor), part.variant, scores)
-    ]
+    factors = {_clipped(part.method, factor): factor for factor in _CLIPPED_RMSE}
+    return _lines(part, options.epsilons[0], options, prepared, factors)
 
 
-def _by_table(rows: dict[str, _Row]) -> PaperFigures:
-    return {name: dict(zip(_TABLES, row, strict=True)) for name, row in rows.items()}
-
-
-def _panels(
-    titles: tuple[str, str], rmse: dict[str, _Row], log_likelihood: dict[str, _Row]
-) -> tuple[Panel, Panel]:
-    first, second = titles
-    return (
-        Panel(
-            name="rmse",
-            title=f"{first}: test RMSE",
-            x="table",
-            y="RMSE",
-            log_y=True,
-            paper=_by_table(rmse),
-        ),
-        Panel(
-            name="log-likelihood",
-            title=f"{second}: test log-likelihood",
-            x="table",
-            y="log-likelihood",
-            paper=_by_table(log_likelihood),
-        ),
-    )
+def _panel(y: str, where: str, rows: dict[str, _Row]) -> Panel:
+    """With the figures that the paper has there."""
+    paper: PaperFigures = {line: dict(zip(_TABLES, row, strict=True)) for line, row in rows.items()}
+    return Panel(y.lower(), f"{where}: test {y}", x="table", y=y, log_y=y == "RMSE", paper=paper)
 
 
 SEP_REGRESSION = Comparison(
@@ -192,38 +149,36 @@ SEP_REGRESSION = Comparison(
     ),
     fits=20,
     epochs=100,
-    panels=_panels(("Tables 3 and 5", "Table 4"), _RMSE, _LOG_LIKELIHOOD),
+    panels=(
+        _panel("RMSE", "Tables 3 and 5", _RMSE),
+        _panel("log-likelihood", "Table 4", _LOG_LIKELIHOOD),
+    ),
     parts=_parts,
     prepare=_prepare,
     run=_run,
-    claims=(
-        *(
-            Claim(
-                f"goal: DP-SEP's RMSE on {place} is at most {goal:g} at ε = 1",
-                reaches("rmse", "dp-sep", {place: goal}),
+    claims={
+        **{
+            f"goal: DP-SEP's RMSE on {place} is at most {goal:g} at ε = 1": reaches(
+                "rmse", "dp-sep", {place: goal}
             )
             for place, goal in _GOALS.items()
+        },
+        "goal: DP-SEP's RMSE is below private linear regression's on every table": lies_beyond(
+            "rmse", "dp-sep", ("private-line",)
         ),
-        Claim(
-            "goal: DP-SEP's RMSE is below private linear regression's on every table",
-            lies_beyond("rmse", "dp-sep", ("private-line",)),
+        "paper: DP-SEP's RMSE is below DP-VI's on every table": lies_beyond(
+            "rmse", "dp-sep", ("dp-vi",)
         ),
-        Claim(
-            "paper: DP-SEP's RMSE is below DP-VI's on every table",
-            lies_beyond("rmse", "dp-sep", ("dp-vi",)),
+        "paper: DP-SEP's log-likelihood is above DP-VI's on every table": lies_beyond(
+            "log-likelihood", "dp-sep", ("dp-vi",), larger=True
         ),
-        Claim(
-            "paper: DP-SEP's log-likelihood is above DP-VI's on every table",
-            lies_beyond("log-likelihood", "dp-sep", ("dp-vi",), larger=True),
-        ),
-        *(
-            Claim(
-                f"paper: {label(method)}'s RMSE is below VI's on every table",
-                lies_beyond("rmse", method, ("vi",)),
+        **{
+            f"paper: {label(method)}'s RMSE is below VI's on every table": lies_beyond(
+                "rmse", method, ("vi",)
             )
             for method in ("ep", "sep", "clipped-sep")
-        ),
-    ),
+        },
+    },
     notes=(
         "δ = 1e-5; 50 hidden units, in private networks at most one for every 100 rows times ε; "
         "figures in brackets are the paper's, means and sds over ten runs of their own splits.",
@@ -246,33 +201,27 @@ SEP_CLIPPING = Comparison(
     methods=("clipped-sep", "dp-sep"),
     fits=5,
     epochs=100,
-    panels=_panels(
-        ("Table 8", "Table 9"),
-        {_clipped("dp-sep", factor): row for factor, row in _CLIPPED_RMSE.items()},
-        {_clipped("dp-sep", factor): row for factor, row in _CLIPPED_LOG_LIKELIHOOD.items()},
+    panels=(
+        _panel("RMSE", "Table 8", _by_clip(_CLIPPED_RMSE)),
+        _panel("log-likelihood", "Table 9", _by_clip(_CLIPPED_LOG_LIKELIHOOD)),
     ),
     parts=_parts,
     prepare=_prepare,
     run=_run_clipping,
-    claims=(
-        Claim(
-            "paper: DP-SEP's RMSE at C = 1 is below that at C = 10 on every table",
-            lies_beyond("rmse", _clipped("dp-sep", 1), (_clipped("dp-sep", 10),)),
+    claims={
+        "paper: DP-SEP's RMSE at C = 1 is below that at C = 10 on every table": lies_beyond(
+            "rmse", "dp-sep, C = 1", ("dp-sep, C = 10",)
         ),
-        Claim(
-            "paper: DP-SEP's log-likelihood at C = 1 is above that at C = 10 on every table",
-            lies_beyond(
-                "log-likelihood", _clipped("dp-sep", 1), (_clipped("dp-sep", 10),), larger=True
-            ),
+        "paper: DP-SEP's log-likelihood at C = 1 is above that at C = 10 on every table": (
+            lies_beyond("log-likelihood", "dp-sep, C = 1", ("dp-sep, C = 10",), larger=True)
         ),
-        Claim(
+        (
             "without noise a larger C loses nothing: clipped SEP's RMSE at C = 10 is below that at "
-            "C = 1, or within two standard errors",
-            lies_beyond(
-                "rmse", _clipped("clipped-sep", 10), (_clipped("clipped-sep", 1),), ties=2.0
-            ),
+            "C = 1, or within two standard errors"
+        ): lies_beyond(
+            "rmse", _clipped("clipped-sep", 10), (_clipped("clipped-sep", 1),), ties=2.0
         ),
-    ),
+    },
     notes=(
         "C multiplies the clip norms of the two blocks, gradient and precision, that DP-SEP has by "
         "default; the paper's C clips natural parameters as they are, so only the direction "

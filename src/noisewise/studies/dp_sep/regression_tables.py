@@ -6,8 +6,6 @@ as ``.gz``. Private methods must not look at the data for its range: ``bounds.tx
 lines of lower and upper bounds, one number for each column of ``data.txt``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +14,7 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows
-from noisewise.dpsep import buy_whitening, scale_by_bounds
+from noisewise.dpsep import Whitening, buy_whitening, scale_by_bounds
 from noisewise.mechanism import Budget, Release
 
 _SHORT = {"naval-propulsion-plant": "naval", "wine-quality-red": "wine"}
@@ -137,32 +135,21 @@ def standardised_split(table: RegressionTable, number: int) -> Split:
     # A constant column tells nothing; it stays at zero.
     scaled = (table.X - X.mean(0)) / np.where(spread > 0, spread, 1.0)
     centre, unit = float(y.mean()), float(y.std())
-    return _split(table, number, scaled, (table.y - centre) / unit)._replace(
-        centre=centre, unit=unit
-    )
+    found = _split(table, number, scaled, (table.y - centre) / unit)
+    return found._replace(centre=centre, unit=unit)
 
 
 def private_split(table: RegressionTable, number: int, budget: Budget, seed: int) -> Split:
-    """By declared bounds, then by second moments bought from the budget; the noise is seeded.
-
-    Args:
-        table: what to split.
-        number: which of its splits.
-        budget: of which the moments take a part.
-        seed: of their noise.
-    """
+    """By declared bounds, then by second moments bought from the budget; the noise is seeded."""
     train = table.train[number]
     X = scale_by_bounds(table.X, table.low[:-1], table.high[:-1])
     y = scale_by_bounds(table.y, table.low[-1], table.high[-1])[:, None]
-    count = len(train)
-    some = PrivateRows({"X": X[train]})
-    inputs = buy_whitening(
-        some, X.shape[1], count, budget, rounds=_INPUT_ROUNDS, insecure_seed=seed
-    )
-    some = PrivateRows({"X": y[train]})
-    target = buy_whitening(
-        some, 1, count, budget, rounds=_TARGET_ROUNDS, what="target", insecure_seed=seed
-    )
+
+    def bought(what: str, values: np.ndarray, rounds: int) -> Whitening:
+        rows, about = PrivateRows({"X": values[train]}), (values.shape[1], len(train), budget)
+        return buy_whitening(rows, *about, rounds=rounds, what=what, insecure_seed=seed)
+
+    inputs, target = bought("inputs", X, _INPUT_ROUNDS), bought("target", y, _TARGET_ROUNDS)
     middle = float(table.low[-1] + table.high[-1]) / 2
     step = float(table.high[-1] - table.low[-1]) / np.sqrt(12)
     return _split(table, number, inputs(X), target(y)[:, 0])._replace(
@@ -175,6 +162,4 @@ def private_split(table: RegressionTable, number: int, budget: Budget, seed: int
 def _split(table: RegressionTable, number: int, X: np.ndarray, y: np.ndarray) -> Split:
     """Training and test rows of a scaled table."""
     train, test, wide = table.train[number], table.test[number], X.astype(np.float32)
-    return Split(
-        X=wide[train], y=y[train].astype(np.float32), X_test=wide[test], y_test=table.y[test]
-    )
+    return Split(wide[train], y[train].astype(np.float32), X_test=wide[test], y_test=table.y[test])

@@ -4,6 +4,4 @@ from noisewise.studies.dpvim.adult import ADULT
 from noisewise.studies.dpvim.full_rank import FULL_RANK
 from noisewise.studies.dpvim.sharing import DATA_SHARING
 
-__all__ = ["STUDIES"]
-
 STUDIES = (ADULT, DATA_SHARING, FULL_RANK)

@@ -1,7 +1,5 @@
 """DPVIm Fig. 5 (sec. 4.3): five gradient rules on UCI Adult, over epsilon."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,9 +11,10 @@ from noisewise.models.glm import logistic
 from noisewise.posterior import average
 from noisewise.studies.core import adult
 from noisewise.studies.core.comparison import Comparison
-from noisewise.studies.core.lines import Claim, Line, Panel, lies_beyond
+from noisewise.studies.core.lines import Line, Panel, lies_beyond
 from noisewise.studies.core.study import Column, Options, Part
 from noisewise.studies.dpvim import common
+from noisewise.trials import target_for
 
 CLIP_NORMS = {
     "vanilla": 3.0,
@@ -39,56 +38,38 @@ class Prepared(NamedTuple):
 
 def adult_settings(rule: str, epochs: int) -> Settings:
     """DPVIm App. F; guides start at sds of one."""
-    steps = round(epochs / common.RATE)
-    return common.rule_settings(rule, clip_norm=CLIP_NORMS[rule], initial_sd=1.0, steps=steps)
+    return common.rule_settings(rule, clip_norm=CLIP_NORMS[rule], initial_sd=1.0, epochs=epochs)
 
 
 def _prepare(options: Options) -> Prepared:
     assert options.folder is not None  # the runner checks it
     found = adult.read_adult(options.folder, adult.DROPPED_BY_DPVIM)
     rows = {"X": adult.dpvim_design(found), "y": adult.outcome(found.train)}
-    noise = common.budgets_noise(options, len(rows["y"]))
-    return Prepared(
-        rows, common.find_optimum(common.Logistic(rows["X"].astype(float), rows["y"])), noise
-    )
+    optimum = common.find_optimum(common.Logistic(rows["X"].astype(float), rows["y"]))
+    return Prepared(rows, optimum, common.budgets_noise(options, len(rows["y"])))
 
 
 def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
     settings = adult_settings(part.method, options.epochs)
+    target = target_for(logistic(), prepared.rows)
     rng = np.random.default_rng([options.seed, 1])
+    starts = _START_SD * rng.standard_normal((options.fits, target.dim))
+    levels = common.fit_budgets(target, prepared.rows, settings, options, prepared.noise, starts)
+    lines = []
 
-    def starts(dim: int) -> np.ndarray:
-        return _START_SD * rng.standard_normal((options.fits, dim))
+    def add(panel: str, values: np.ndarray, name: str = part.method, dashed: bool = False) -> None:
+        lines.append(Line(panel, name, options.epsilons, values, dashed))
 
-    levels = common.fit_budgets(
-        logistic(), prepared.rows, settings, options, prepared.noise, starts
-    )
-    errors = _error_lines(part.method, options, levels, prepared.optimum)
-    return errors + _noise_lines(part.method, options, levels)
-
-
-def _error_lines(
-    rule: str, options: Options, levels: Sequence[Sequence[Trace]], optimum: common.Optimum
-) -> list[Line]:
-    """Fig. 5a: distance of the last iterate to the optimum, for means and for sds."""
+    # Fig. 5a: distance of the last iterate to the optimum.
     last = np.stack([[trace.last for trace in traces] for traces in levels])
     means, free = np.split(np.asarray(last, float), 2, axis=-1)
-    off = {"means": means - optimum.mean, "scales": common.softplus(free) - optimum.sd}
-    return [
-        Line(panel=panel, name=rule, x=options.epsilons, values=np.linalg.norm(error, axis=-1))
-        for panel, error in off.items()
-    ]
-
-
-def _noise_lines(rule: str, options: Options, levels: Sequence[Sequence[Trace]]) -> list[Line]:
-    """Fig. 5b: sd of each converged tail against the sd of last iterates over repeats."""
+    add("means", np.linalg.norm(means - prepared.optimum.mean, axis=-1))
+    add("scales", np.linalg.norm(common.softplus(free) - prepared.optimum.sd, axis=-1))
+    # Fig. 5b: sd of each converged tail against the sd of last iterates over repeats.
     errors = np.stack([noise_errors(traces) for traces in levels])
-    lines = []
     for place, panel in enumerate(("means' noise", "scales' noise")):
-        estimated = Line(panel=panel, name=rule, x=options.epsilons, values=errors[:, place, 0])
-        none = f"{rule}, {_NONE}"
-        lines.append(estimated)
-        lines.append(estimated._replace(name=none, values=errors[:, place, 1], dashed=True))
+        add(panel, errors[:, place, 0])
+        add(panel, errors[:, place, 1], name=f"{part.method}, {_NONE}", dashed=True)
     return lines
 
 
@@ -128,10 +109,6 @@ def _panel(name: str, title: str, y: str, log_y: bool = True) -> Panel:
     return Panel(name=name, title=title, x="ε", y=y, log_x=True, log_y=log_y)
 
 
-def _others(rule: str) -> tuple[str, ...]:
-    return tuple(name for name in common.RULES if name != rule)
-
-
 ADULT = Comparison(
     name="adult",
     title="DPVIm, Fig. 5: gradient rules for a logistic regression on UCI Adult",
@@ -147,32 +124,25 @@ ADULT = Comparison(
     ),
     prepare=_prepare,
     run=_run,
-    claims=(
-        Claim(
-            "aligned natural has the smallest error of the means at every ε",
-            lies_beyond("means", "aligned_natural", _others("aligned_natural")),
+    claims={
+        "aligned natural has the smallest error of the means at every ε": lies_beyond(
+            "means", "aligned_natural", common.RULES
         ),
-        Claim(
-            "aligned natural has the smallest error of the sds at every ε",
-            lies_beyond("scales", "aligned_natural", _others("aligned_natural")),
+        "aligned natural has the smallest error of the sds at every ε": lies_beyond(
+            "scales", "aligned_natural", common.RULES
         ),
-        Claim(
-            "vanilla learns the sds worst",
-            lies_beyond("scales", "vanilla", _others("vanilla"), larger=True),
+        "vanilla learns the sds worst": lies_beyond("scales", "vanilla", common.RULES, larger=True),
+        "natural learns the means worse than vanilla and both aligned rules": lies_beyond(
+            "means", "natural", ("vanilla", "aligned", "aligned_natural"), larger=True
         ),
-        Claim(
-            "natural learns the means worse than vanilla and both aligned rules",
-            lies_beyond("means", "natural", ("vanilla", "aligned", "aligned_natural"), larger=True),
-        ),
-        *(
-            Claim(
-                f"noise sds of {rule}'s {what}, read from converged tails, beat estimating none",
-                lies_beyond(f"{what}' noise", rule, (f"{rule}, {_NONE}",)),
+        **{
+            f"noise sds of {rule}'s {what}, read from converged tails, beat estimating none": (
+                lies_beyond(f"{what}' noise", rule, (f"{rule}, {_NONE}",))
             )
             for rule in ("vanilla", "aligned")
             for what in ("means", "scales")
-        ),
-    ),
+        },
+    },
     notes=(
         "The table is prepared as DPVIm's authors did: 96 columns, continuous ones scaled by the "
         "table's own moments, which is not private and differs from declared bounds.",

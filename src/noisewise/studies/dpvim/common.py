@@ -5,10 +5,8 @@ Every expectation in its gradient is one-dimensional, for a record's predictor i
 Newton's method finds it to double precision.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,8 +14,9 @@ import numpy as np
 from noisewise._validate import NoisewiseError
 from noisewise.data import Rows
 from noisewise.dpvi import Settings, Trace
+from noisewise.models import Target
 from noisewise.studies.core.study import Options
-from noisewise.trials import Fit, fit_table, noise_multipliers, target_for
+from noisewise.trials import Fit, Fitted, fit_table, noise_multipliers
 
 RULES = ("vanilla", "preconditioned", "natural", "aligned", "aligned_natural")
 RATE = 0.01
@@ -33,25 +32,22 @@ def softplus(free: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, free)
 
 
-def rule_settings(
-    rule: str, *, clip_norm: float, initial_sd: float, steps: int, guide: str = "diagonal"
-) -> Settings:
-    """DPVIm App. F: Adam at 1e-3, sampling rate 0.01, one draw, the prior inside the clip.
+def fit_steps(epochs: float) -> int:
+    """In so many epochs."""
+    return round(epochs / RATE)
 
-    Args:
-        rule: which gradients are released.
-        clip_norm: of a record's gradient.
-        initial_sd: of the guide.
-        steps: of the fit.
-        guide: ``diagonal`` or ``full_rank``.
-    """
+
+def rule_settings(
+    rule: str, *, clip_norm: float, initial_sd: float, epochs: float, guide: str = "diagonal"
+) -> Settings:
+    """DPVIm App. F: Adam at 1e-3, sampling rate 0.01, one draw, the prior inside the clip."""
     return Settings(
         rule=rule,
         guide=guide,
         clip_norm=clip_norm,
         precondition="slope" if rule == "preconditioned" else 1.0,
         sampling_rate=RATE,
-        steps=steps,
+        steps=fit_steps(epochs),
         guide_draws=1,
         learning_rate=1e-3,
         initial_free_scale=float(initial_sd + np.log(-np.expm1(-initial_sd))),
@@ -67,39 +63,32 @@ Noise = dict[tuple[float, int], float]
 
 def budgets_noise(options: Options, rows: int) -> Noise:
     """Of every budget at the study's length, with delta 1/N."""
-    wanted = [(epsilon, round(options.epochs / RATE)) for epsilon in options.epsilons]
+    wanted = [(epsilon, fit_steps(options.epochs)) for epsilon in options.epsilons]
     return noise_multipliers(RATE, wanted, delta=1 / rows)
 
 
 def fit_budgets(
-    model: Callable[..., Any],
+    target: Target,
     rows: Rows,
     settings: Settings,
     options: Options,
     noise: Noise,
-    starts: Callable[[int], np.ndarray],
+    starts: np.ndarray,
 ) -> list[list[Trace]]:
-    """Traces of private fits by budget, repeat by repeat.
-
-    Args:
-        model: what is fitted.
-        rows: the table.
-        settings: of every fit.
-        options: budgets, number of repeats, seed.
-        noise: multipliers.
-        starts: from the number of coordinates to initial means (repeats x coordinates).
-    """
-    target = target_for(model, rows)
+    """Traces of private fits by budget, repeat by repeat, from initial means (repeats x dim)."""
     keys = jax.random.split(jax.random.PRNGKey(options.seed), options.fits)
-    repeats = list(zip(keys, starts(target.dim), strict=True))
     fits = [
         Fit(settings, noise[epsilon, settings.steps], key, start)
         for epsilon in options.epsilons
-        for key, start in repeats
+        for key, start in zip(keys, starts, strict=True)
     ]
-    traces = [fitted.trace for fitted in fit_table(target, rows, fits)]
-    count = options.fits
-    return [traces[first : first + count] for first in range(0, len(traces), count)]
+    return by_repeats(fit_table(target, rows, fits), options.fits)
+
+
+def by_repeats(found: Sequence[Fitted], repeats: int) -> list[list[Trace]]:
+    """Traces of so many fits each."""
+    traces = [fitted.trace for fitted in found]
+    return [traces[first : first + repeats] for first in range(0, len(traces), repeats)]
 
 
 class Optimum(NamedTuple):
@@ -204,6 +193,5 @@ def elbo_gradient(regression: Logistic | Cells, at: Optimum) -> Optimum:
     """Gradient of the ELBO by means and sds: zero at the optimum."""
     residual, curvature = regression.expectations(at)
     wide = regression.design
-    return Optimum(
-        mean=wide.T @ residual - at.mean, sd=1 / at.sd - at.sd * (1 + curvature @ wide**2)
-    )
+    sd = 1 / at.sd - at.sd * (1 + curvature @ wide**2)
+    return Optimum(wide.T @ residual - at.mean, sd)

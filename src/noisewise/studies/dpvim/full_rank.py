@@ -1,9 +1,6 @@
 """DPVIm Fig. 6 (sec. 4.4, App. J): full-rank guides for a linear regression on correlated data."""
 
-from __future__ import annotations
-
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,19 +10,21 @@ import numpyro
 import numpyro.distributions as dist
 
 from noisewise._validate import NoisewiseError, integer_at_least
-from noisewise.dpvi import Settings
 from noisewise.guides import FullRankGuide
 from noisewise.models.glm import Glm
 from noisewise.studies.core.comparison import Comparison
-from noisewise.studies.core.lines import Claim, Line, Panel, lies_beyond
+from noisewise.studies.core.lines import Line, Panel, lies_beyond
 from noisewise.studies.core.study import Column, Options, Part
-from noisewise.studies.dpvim.common import RATE, Noise, budgets_noise, fit_budgets, rule_settings
+from noisewise.studies.dpvim.common import Noise, budgets_noise, fit_budgets, rule_settings
+from noisewise.trials import target_for
 
 _ROWS = 10_000
 _CLIP_NORM = 0.2
-_INITIAL_SD = 0.1
 _START_RADIUS = 2.0
-_VARIANTS = tuple(f"d{dim}-density{density:g}" for density in (0.8, 0.2) for dim in (100, 200))
+_VARIANTS = {
+    f"d{dim}-density{density:g}": (dim, density) for density in (0.8, 0.2) for dim in (100, 200)
+}
+"""Dimension and density by the names of parts."""
 _NODES = 32
 _LEAST_EIGENVALUE = 0.05
 _STRENGTH = (8.0, 10.0)
@@ -84,14 +83,8 @@ def correlation_matrix(dim: int, density: float, rng: np.random.Generator) -> np
 def regression_tables(
     dim: int, density: float, rows: int, rng: np.random.Generator
 ) -> RegressionTables:
-    """Covariates N(0, D C D) with sds D = exp(N(0, 0.2^2)), weights N(0, I), noise of sd 1.
-
-    Args:
-        dim: number of covariates.
-        density: share of correlations C that are not zero.
-        rows: of training, and of test.
-        rng: the generator.
-    """
+    """Covariates N(0, D C D) with sds D = exp(N(0, 0.2^2)), weights N(0, I), noise of sd 1; as many
+    rows of training as of test. ``density`` is the share of correlations C that are not zero."""
     sds = np.exp(_SD_SPREAD * rng.standard_normal(dim))
     root = sds[:, None] * np.linalg.cholesky(correlation_matrix(dim, density, rng))
     weights = rng.standard_normal(dim)
@@ -104,34 +97,11 @@ def regression_tables(
     return RegressionTables(table(), table(), weights)
 
 
-class _Shape(NamedTuple):
-    dim: int
-    density: float
-
-
-def _shape(variant: str) -> _Shape:
-    """From a part's name."""
-    found = re.fullmatch(r"d(\d+)-density([\d.]+)", variant)
-    assert found is not None  # parts are named here
-    return _Shape(int(found[1]), float(found[2]))
-
-
 def variant_tables(variant: str, seed: int) -> RegressionTables:
     """The same for every rule and repeat."""
-    dim, density = _shape(variant)
+    dim, density = _VARIANTS[variant]
     rng = np.random.default_rng([seed, dim, round(1000 * density)])
     return regression_tables(dim, density, _ROWS, rng)
-
-
-def _settings(rule: str, epochs: int) -> Settings:
-    """DPVIm App. F and J."""
-    return rule_settings(
-        rule,
-        clip_norm=_CLIP_NORM,
-        initial_sd=_INITIAL_SD,
-        steps=round(epochs / RATE),
-        guide="full_rank",
-    )
 
 
 def _parts(options: Options) -> list[Part]:
@@ -144,14 +114,13 @@ def _prepare(options: Options) -> Noise:
 
 def _run(part: Part, options: Options, noise: Noise) -> list[Line]:
     tables = variant_tables(part.variant, options.seed)
-    settings = _settings(part.method, options.epochs)
+    # DPVIm App. F and J.
+    fixed: dict[str, Any] = {"clip_norm": _CLIP_NORM, "initial_sd": 0.1, "guide": "full_rank"}
+    settings = rule_settings(part.method, epochs=options.epochs, **fixed)
+    target = target_for(GammaNoiseRegression(), tables.train)
     rng = np.random.default_rng([options.seed, 2])
-
-    def starts(dim: int) -> np.ndarray:
-        return rng.uniform(-_START_RADIUS, _START_RADIUS, (options.fits, dim))
-
-    model = GammaNoiseRegression()
-    levels = fit_budgets(model, tables.train, settings, options, noise, starts)
+    starts = rng.uniform(-_START_RADIUS, _START_RADIUS, (options.fits, target.dim))
+    levels = fit_budgets(target, tables.train, settings, options, noise, starts)
     scores = [
         [predictive_log_likelihood(*_moments(trace.last), tables.test) for trace in traces]
         for traces in levels
@@ -211,9 +180,7 @@ def predictive_log_likelihood(
     return float(logs.mean())
 
 
-def _words(variant: str) -> str:
-    dim, density = _shape(variant)
-    return f"d = {dim}, density {density:g}"
+_WORDS = {name: f"d = {dim}, density {density:g}" for name, (dim, density) in _VARIANTS.items()}
 
 
 FULL_RANK = Comparison(
@@ -225,19 +192,18 @@ FULL_RANK = Comparison(
     fits=50,
     epochs=1000,
     panels=tuple(
-        Panel(name=v, title=f"Fig. 6: {_words(v)}", x="ε", y="predictive log-likelihood")
-        for v in _VARIANTS
+        Panel(name, f"Fig. 6: {words}", x="ε", y="predictive log-likelihood")
+        for name, words in _WORDS.items()
     ),
     parts=_parts,
     prepare=_prepare,
     run=_run,
-    claims=tuple(
-        Claim(
-            f"aligned is above vanilla at {_words(variant)}",
-            lies_beyond(variant, "aligned", ("vanilla",), larger=True),
+    claims={
+        f"aligned is above vanilla at {words}": lies_beyond(
+            name, "aligned", ("vanilla",), larger=True
         )
-        for variant in _VARIANTS
-    ),
+        for name, words in _WORDS.items()
+    },
     notes=(
         f"{_ROWS:,} training and as many test rows, the same for every repeat; δ = 1/N.",
         "Algorithm J.1's matrix is not positive definite: all of its correlations are shrunk by "

@@ -5,8 +5,6 @@ errors are those of the regression's part, as in the paper; the rest decides how
 norm and of the noise is spent elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,25 +19,16 @@ from noisewise.posterior import average
 from noisewise.studies.core.comparison import Comparison
 from noisewise.studies.core.lines import (
     Check,
-    Claim,
     Line,
     Panel,
     Verdict,
     lies_beyond,
     stays_above,
 )
-from noisewise.studies.core.study import Column, Options, Part, label
+from noisewise.studies.core.study import Column, Options, Part
+from noisewise.studies.core.words import label
 from noisewise.studies.dpvim import common
-from noisewise.studies.dpvim.sharing_tables import (
-    NORM_RULES,
-    SharingTable,
-    downstream_rmse,
-    norm_lines,
-    poisson_coefficients,
-    read_israel,
-    regression_cells,
-    simulate_table,
-)
+from noisewise.studies.dpvim import sharing_tables as tables
 from noisewise.synthetic.generator import Generator
 from noisewise.trials import Fit, fit_table, noise_multipliers
 
@@ -71,7 +60,7 @@ _NOT_CONVERGED = 0.1
 class Prepared(NamedTuple):
     """What every part needs."""
 
-    table: SharingTable
+    table: tables.SharingTable
     optimum: common.Optimum
     """Of the regression's part, without noise and clipping."""
     coefficients: np.ndarray
@@ -89,13 +78,15 @@ def _parts(options: Options) -> list[Part]:
 
 def _prepare(options: Options) -> Prepared:
     """The table, the optimum and the noise that its budgets need."""
-    table = simulate_table() if options.folder is None else read_israel(options.folder)
-    cells = regression_cells(table.model(), table.codes)
-    first = options.epsilons[0]
-    wanted = [(first, _steps(options, length)) for length in LENGTHS]
-    wanted += [(epsilon, _steps(options, _SHARED_LENGTH)) for epsilon in options.epsilons]
-    noise = noise_multipliers(common.RATE, wanted, delta=1 / len(table.codes[table.target]))
-    return Prepared(table, common.find_optimum(cells), poisson_coefficients(cells)[0], noise)
+    folder = options.folder
+    table = tables.simulate_table() if folder is None else tables.read_israel(folder)
+    cells = tables.regression_cells(table.model(), table.codes)
+    wanted = [(options.epsilons[0], length) for length in LENGTHS]
+    wanted += [(epsilon, _SHARED_LENGTH) for epsilon in options.epsilons]
+    steps = [(epsilon, common.fit_steps(length * options.epochs)) for epsilon, length in wanted]
+    noise = noise_multipliers(common.RATE, steps, delta=1 / len(table.codes[table.target]))
+    coefficients, _ = tables.poisson_coefficients(cells)
+    return Prepared(table, common.find_optimum(cells), coefficients, noise)
 
 
 def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
@@ -104,10 +95,6 @@ def _run(part: Part, options: Options, prepared: Prepared) -> list[Line]:
         return _run_lengths(part.method, lengths, options, prepared)
     runs = {"starts": _run_starts, "downstream": _run_downstream}
     return runs[part.variant](part.method, options, prepared)
-
-
-def _steps(options: Options, length: float) -> int:
-    return round(length * options.epochs / common.RATE)
 
 
 class _Design(NamedTuple):
@@ -139,20 +126,17 @@ def _fit(
     starts = rng.uniform(-_RADIUS, _RADIUS, (options.fits, target.dim))
     fits = []
     for design in designs:
-        steps = _steps(options, design.length)
+        epochs = design.length * options.epochs
         settings = common.rule_settings(
-            rule, clip_norm=design.clip_norm, initial_sd=design.scale, steps=steps
+            rule, clip_norm=design.clip_norm, initial_sd=design.scale, epochs=epochs
         )
-        noise = prepared.noise[design.epsilon, steps]
+        noise = prepared.noise[design.epsilon, settings.steps]
         fits += [
             Fit(settings, noise, jax.random.PRNGKey(1000 * options.seed + repeat), start)
             for repeat, start in enumerate(starts)
         ]
     found = fit_table(target, prepared.table.rows(), fits, block_steps)
-    traces = [fitted.trace for fitted in found]
-    count = options.fits
-    grouped = [traces[first : first + count] for first in range(0, len(traces), count)]
-    return _Fits(target, starts, grouped)
+    return _Fits(target, starts, common.by_repeats(found, options.fits))
 
 
 class _Errors(NamedTuple):
@@ -169,9 +153,10 @@ def _errors(
     width = len(optimum.mean)
     means, free = np.split(np.asarray(iterates, float), 2, axis=-1)
     begun = starts[:, -width:].reshape(len(starts), *[1] * (iterates.ndim - 2), width)
-    off = mpae(means[..., -width:], begun, optimum.mean)
+    sds = common.softplus(free[..., -width:])
     return _Errors(
-        off, mpae(common.softplus(free[..., -width:]), np.full(width, scale), optimum.sd)
+        means=mpae(means[..., -width:], begun, optimum.mean),
+        scales=mpae(sds, np.full(width, scale), optimum.sd),
     )
 
 
@@ -202,16 +187,16 @@ def _run_starts(rule: str, options: Options, prepared: Prepared) -> list[Line]:
     lines += _pair("start", rule, SCALES, ends)
     places = tuple(ends.scales.mean(1).tolist())
     lines.append(Line(panel="trade-off", name=rule, x=places, values=ends.means))
-    settings = common.rule_settings(rule, clip_norm=own, initial_sd=0.1, steps=100)
-    return lines + norm_lines(fits.target, prepared.table.rows(), settings, fits.starts[0])
+    settings = common.rule_settings(rule, clip_norm=own, initial_sd=0.1, epochs=1)
+    rows = prepared.table.rows()
+    return lines + tables.norm_lines(fits.target, rows, settings, fits.starts[0])
 
 
 def _trace_lines(rule: str, design: _Design, epochs: int, errors: _Errors) -> list[Line]:
     """A pair of lines for each panel of traces that shows this fit."""
     natural = rule in ("natural", "aligned_natural")
-    panels = [f"trace {design.scale:g}"] if design.scale in (1.0, 0.1, 0.01) else []
-    if natural:
-        panels = []
+    traced = design.scale in (1.0, 0.1, 0.01) and not natural
+    panels = [f"trace {design.scale:g}"] if traced else []
     if design.scale == 1.0 and (natural or rule in ("vanilla", "aligned")):
         panels.append("natural")
     own = design.clip_norm == CLIP_NORMS[rule][0]
@@ -268,35 +253,31 @@ def _downstream(
     means, free = np.split(np.tile(np.asarray(parameters, float), (copies, 1)), 2, axis=1)
     thetas = DiagonalGuide(generator.target.dim).draw(means, free, rng)
     rows = len(prepared.table.codes[prepared.table.target])
-    return downstream_rmse(generator, thetas, rows, prepared.coefficients, seed=options.seed)
+    return tables.downstream_rmse(generator, thetas, rows, prepared.coefficients, seed=options.seed)
 
 
-def _panel(name: str, title: str, x: str, y: str, *, log_x: bool = False) -> Panel:
-    return Panel(name=name, title=title, x=x, y=y, log_x=log_x, log_y=y.startswith("MPAE"))
-
-
-def _panels() -> tuple[Panel, ...]:
-    pairs = (
-        ("start", "Fig. H.1", "initial sd", True),
-        ("trace 1", "Fig. 1b, initial sd 1", "epoch", False),
-        ("trace 0.1", "Fig. H.2, 0.1", "epoch", False),
-        ("trace 0.01", "Fig. H.2, 0.01", "epoch", False),
-        ("natural", "Figs. H.3, H.4", "epoch", False),
-        ("length", "Fig. 2", "epochs", True),
-    )
-    return (
-        _panel("trade-off", "Fig. 1a", "MPAE of sds", "MPAE of means", log_x=True),
-        *(
-            _panel(f"{name} {what}", f"{title}: {words}", x, "MPAE", log_x=log_x)
-            for name, title, x, log_x in pairs
-            for what, words in (("means", "means"), ("scales", "sds"))
-        ),
-        _panel("downstream", "Fig. 3: aligned", "ε", "RMSE of coefficients", log_x=True),
-        *(
-            _panel(f"norms {rule}", f"Fig. L.1: {label(rule)}", "log10 norm", "share")
-            for rule in NORM_RULES
-        ),
-    )
+_PAIRS = {
+    "start": ("Fig. H.1", "initial sd"),
+    "trace 1": ("Fig. 1b, initial sd 1", "epoch"),
+    "trace 0.1": ("Fig. H.2, 0.1", "epoch"),
+    "trace 0.01": ("Fig. H.2, 0.01", "epoch"),
+    "natural": ("Figs. H.3, H.4", "epoch"),
+    "length": ("Fig. 2", "epochs"),
+}
+"""Panels of means and of scales: title and axis."""
+_PANELS = (
+    Panel("trade-off", "Fig. 1a", "MPAE of sds", "MPAE of means", log_x=True, log_y=True),
+    *(
+        Panel(f"{name} {what}", f"{title}: {words}", x, "MPAE", log_x=x != "epoch", log_y=True)
+        for name, (title, x) in _PAIRS.items()
+        for what, words in (("means", "means"), ("scales", "sds"))
+    ),
+    Panel("downstream", "Fig. 3: aligned", "ε", "RMSE of coefficients", log_x=True),
+    *(
+        Panel(f"norms {rule}", f"Fig. L.1: {label(rule)}", "log10 norm", "share")
+        for rule in tables.NORM_RULES
+    ),
+)
 
 
 def _at_the_end(panel: str, check: Check) -> Check:
@@ -320,36 +301,30 @@ DATA_SHARING = Comparison(
     methods=common.RULES,
     fits=10,
     epochs=1000,
-    panels=_panels(),
+    panels=_PANELS,
     parts=_parts,
     prepare=_prepare,
     run=_run,
-    claims=(
-        Claim(
-            "aligned best or tied in MPAE of sds at every initial sd",
-            _is_best("start scales", ("vanilla", "preconditioned")),
+    claims={
+        "aligned best or tied in MPAE of sds at every initial sd": _is_best(
+            "start scales", ("vanilla", "preconditioned")
         ),
-        Claim(
-            "aligned best or tied in MPAE of means at every initial sd",
-            _is_best("start means", ("vanilla", "preconditioned")),
+        "aligned best or tied in MPAE of means at every initial sd": _is_best(
+            "start means", ("vanilla", "preconditioned")
         ),
-        Claim(
-            "aligned best or tied with the natural variants in MPAE of means, from initial sd 1",
-            _at_the_end("natural means", _is_best("natural means", ("natural", "aligned_natural"))),
+        "aligned best or tied with the natural variants in MPAE of means, from initial sd 1": (
+            _at_the_end("natural means", _is_best("natural means", ("natural", "aligned_natural")))
         ),
-        Claim(
-            "aligned best or tied in MPAE of sds at every length",
-            _is_best("length scales", ("vanilla", "preconditioned")),
+        "aligned best or tied in MPAE of sds at every length": _is_best(
+            "length scales", ("vanilla", "preconditioned")
         ),
-        Claim(
-            f"vanilla's sds have not converged in the longest fit: MPAE above {_NOT_CONVERGED:g}",
-            _at_the_end("length scales", stays_above("length scales", "vanilla", _NOT_CONVERGED)),
+        f"vanilla's sds have not converged in the longest fit: MPAE above {_NOT_CONVERGED:g}": (
+            _at_the_end("length scales", stays_above("length scales", "vanilla", _NOT_CONVERGED))
         ),
-        Claim(
-            "downstream, averaged iterates best or tied with the last at every ε",
-            _is_best("downstream", ("last iterate",), better="averaged"),
+        "downstream, averaged iterates best or tied with the last at every ε": _is_best(
+            "downstream", ("last iterate",), better="averaged"
         ),
-    ),
+    },
     notes=(
         "UK Biobank's table is closed. With --data: the Israeli COVID-19 tests up to 31 March 2020 "
         "without missing values; without: a table of the paper's size drawn from the model.",

@@ -4,8 +4,6 @@ UK Biobank is closed: a public table stands in for it, or one that is simulated.
 at, so norms are not noised.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +13,7 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Rows, Schema
-from noisewise.dpvi import Constants, Settings
+from noisewise.dpvi import Constants, Point, Settings
 from noisewise.dpvi.assemble import build_rule
 from noisewise.models import Mixture, RowView, Target, bind, identity_frame, mixture
 from noisewise.studies.core.lines import Line
@@ -135,32 +133,23 @@ def poisson_coefficients(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients and their variances by statsmodels, from cells: the same as from rows."""
     import statsmodels.api as sm
 
-    fitted = sm.GLM(
-        cells.total, cells.design, family=sm.families.Poisson(), offset=np.log(cells.rows)
-    ).fit()
+    family, offset = sm.families.Poisson(), np.log(cells.rows)
+    fitted = sm.GLM(cells.total, cells.design, family=family, offset=offset).fit()
     return np.asarray(fitted.params), np.asarray(fitted.bse) ** 2
 
 
 def downstream_rmse(
     generator: Generator, thetas: np.ndarray, rows: int, original: np.ndarray, seed: int
 ) -> float:
-    """Error of what an analyst finds in synthetic tables, pooled by Rubin's rules (DPVIm App. I).
-
-    Args:
-        generator: draws the tables.
-        thetas: parameters, one table for each.
-        rows: of every table.
-        original: the coefficients that the original table gives.
-        seed: of the tables.
-    """
+    """Error of what an analyst finds in synthetic tables, pooled by Rubin's rules (DPVIm App. I),
+    against the coefficients of the original table. One table is drawn for each theta."""
     model = generator.target.model
     assert isinstance(model, Mixture)
     found = []
     for first in range(0, len(thetas), _TOGETHER):
         some = np.asarray(thetas[first : first + _TOGETHER], np.float32)
-        numbers = range(first, first + len(some))
-        for drawn in generator.draw(some, rows, seed, numbers):
-            found.append(poisson_coefficients(regression_cells(model, drawn.columns)))
+        drawn = generator.draw(some, rows, seed, range(first, first + len(some)))
+        found += [poisson_coefficients(regression_cells(model, each.columns)) for each in drawn]
     estimates, variances = (np.stack(part) for part in zip(*found, strict=True))
     return float(np.sqrt(np.mean((pool(estimates, variances).estimate - original) ** 2)))
 
@@ -169,26 +158,19 @@ def norm_lines(target: Target, rows: Rows, settings: Settings, start: np.ndarray
     """DPVIm Fig. L.1: histograms of log10 norms of records' gradients, of means and of scales.
 
     For rules that release both; none for the others. Gradients are those that are clipped, of the
-    first rows, for one guide draw.
-
-    Args:
-        target: the model.
-        rows: the table.
-        settings: the rule, and the guide's initial scale.
-        start: the guide's means.
+    first rows, for one guide draw, where the guide starts.
     """
     if settings.rule not in NORM_RULES:
         return []
     rule = build_rule(settings, target)
     free = np.full(target.dim, settings.initial_free_scale)
     parameters = jnp.asarray(np.concatenate([start, free]), jnp.float32)
-    constants = Constants(
-        identity_frame(target.dim), jnp.ones(rule.parameters), jnp.ones(target.dim)
-    )
+    ones = jnp.ones(rule.parameters), jnp.ones(target.dim)
+    constants = Constants(identity_frame(target.dim), *ones)
     noise = jnp.asarray(np.random.default_rng(0).standard_normal((1, target.dim)), jnp.float32)
     some = {name: column[:_NORM_ROWS] for name, column in rows.items()}
     batch = target.prepare(some, constants.frame)
-    gradients = np.asarray(rule.record_gradients(constants, parameters, noise, batch))
+    gradients = np.asarray(rule.record_gradients(Point(constants, parameters, noise), batch))
     middles = tuple(((_NORM_BINS[1:] + _NORM_BINS[:-1]) / 2).tolist())
     lines = []
     for name, part in zip(("means", "scales"), np.split(gradients, 2, axis=1), strict=True):

@@ -1,31 +1,21 @@
 """Noise-aware DPVI: Tables 1 to 3 and Fig. 1, with what the paper printed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from noisewise.evaluation import LEVELS
 from noisewise.studies.core.adult import ADULT_FILES
-from noisewise.studies.core.figures import Axes
-from noisewise.studies.core.study import Column
-from noisewise.studies.core.table import Table, table_parts
+from noisewise.studies.core.study import Column, Printed
+from noisewise.studies.core.table import Axes, Table, table_parts
 from noisewise.studies.na_dpvi import calibration, coverage
 from noisewise.studies.na_dpvi.experiments import EXPERIMENTS
 from noisewise.studies.na_dpvi.gradients import Gradients, run_fit
-
-__all__ = ["STUDIES"]
-
-Printed = tuple[float, float]
 
 
 def _column(epsilon: float, model: str, **paper: Printed) -> Column:
     named = {name.replace("_", "-"): figure for name, figure in paper.items()}
     # One printed row for what computes the same posterior: exact and NUTS, and both Gibbs samplers.
-    more = {
-        ours: named[theirs]
-        for ours, theirs in (("exact", "nuts"), ("plain-gibbs", "bernstein-sheldon"))
-        if theirs in named
-    }
+    same = {"exact": "nuts", "plain-gibbs": "bernstein-sheldon"}
+    more = {ours: named[theirs] for ours, theirs in same.items() if theirs in named}
     found = EXPERIMENTS.get(model)
     return Column(
         epsilon=epsilon,

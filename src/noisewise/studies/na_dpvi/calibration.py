@@ -1,9 +1,8 @@
 """NA-DPVI Table 3: logistic regression on UCI Adult, calibration of predictions on test rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,14 +16,11 @@ from noisewise.models import Target, bind_model, logistic
 from noisewise.planning import first_guess
 from noisewise.posterior import FitContext, infer_many
 from noisewise.studies.core import adult
+from noisewise.studies.core.adult import Adult
 from noisewise.studies.core.study import Measure, Options, Part
-from noisewise.studies.core.table import READINGS, table_cells
-from noisewise.studies.na_dpvi.experiments import (
-    AUTHORS_NOISE,
-    DELTA,
-    authors_settings,
-    dpvim_settings,
-)
+from noisewise.studies.core.table import table_cells
+from noisewise.studies.na_dpvi import experiments
+from noisewise.studies.na_dpvi.experiments import DELTA
 from noisewise.trials import Fit, Fitted, fit_table, noise_multipliers, reference_rows, target_for
 
 _BINS = 10
@@ -66,13 +62,8 @@ class _Fits(NamedTuple):
         settled."""
         traces = [one.trace for one in self.fitted]
         rngs = [np.random.default_rng([7, k]) for k in range(len(traces))]
-        outcomes = infer_many(
-            posterior,
-            traces,
-            FitContext.of(self.fitted[0].run, self.settings, self.reference),
-            draws,
-            rngs,
-        )
+        context = FitContext.of(self.fitted[0].run, self.settings, self.reference)
+        outcomes = infer_many(posterior, traces, context, draws, rngs)
         wide = np.asarray(self.design, np.float32)
         found = [_sigmoid(wide @ o.draws.T.astype(np.float32)).mean(1) for o in outcomes]
         return np.stack(found), sum(o.status.name == "NOT_CONVERGED" for o in outcomes)
@@ -89,25 +80,24 @@ def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, Calibrat
     data = adult.read_adult(options.folder)
     happened = adult.outcome(data.test)
     found: dict[str, CalibrationMeasure] = {}
-    if set(methods) & {*READINGS, "naive"}:
-        noise = AUTHORS_NOISE.get(column.epsilon)
-        fits = _fit_authors(data, _AUTHORS, noise, column.epsilon, options)
-        for name in methods:
-            if name in READINGS:
-                found[name] = _measure(*fits.probabilities(name, options.draws), happened)
-        last = np.stack([one.trace.last[: fits.design.shape[1]] for one in fits.fitted])
-        found["naive"] = _measure(_sigmoid(last @ fits.design.T), 0, happened)
-    if "dpvim" in methods:
-        fits = _fit_authors(data, _DPVIM, None, column.epsilon, options)
-        found["dpvim"] = _measure(*fits.probabilities("averaged", options.draws), happened)
-    if "planned" in methods:
-        fits = _fit_planned(data, column.epsilon, options)
-        found["planned"] = _measure(*fits.probabilities("analytic", options.draws), happened)
-    return {name: found[name] for name in methods}
+    fits: dict[str, _Fits] = {}
+    for name in methods:
+        source = name if name in _FITS else "authors"
+        if source not in fits:
+            fits[source] = _FITS[source](data, column.epsilon, options)
+        if name == "naive":
+            design = fits[source].design
+            last = [one.trace.last[: design.shape[1]] for one in fits[source].fitted]
+            chances, unsettled = _sigmoid(np.stack(last) @ design.T), 0
+        else:
+            posterior = _POSTERIORS.get(name, name)
+            chances, unsettled = fits[source].probabilities(posterior, options.draws)
+        found[name] = _measure(chances, unsettled, happened)
+    return found
 
 
 # From the authors' code; here softplus(u) is the variance, as the paper prints it.
-_AUTHORS = authors_settings(
+_AUTHORS = experiments.authors_settings(
     clip_norm=11.0,
     precondition=550.0,
     initial_free_scale=-6.0,
@@ -115,19 +105,20 @@ _AUTHORS = authors_settings(
     scale_of="variance",
 )
 # DPVIm's own: clip norm 3, Adam at 1e-3 (DPVIm sec. 4.2, App. F).
-_DPVIM = dpvim_settings(clip_norm=3.0, initial_free_scale=-6.0, learning_rate=1e-3)
+_DPVIM = experiments.dpvim_settings(clip_norm=3.0, initial_free_scale=-6.0, learning_rate=1e-3)
 
 
-def _fit_authors(
-    data: adult.Adult, settings: Settings, noise: float | None, epsilon: float, options: Options
+def _fit_as_prepared(
+    settings: Settings, noises: dict[float, float], data: Adult, epsilon: float, options: Options
 ) -> _Fits:
+    """On the authors' design; noise multipliers by epsilon, where they are not the tight ones."""
     train, test = adult.authors_design(data)
     rows: Rows = {"X": train, "y": adult.outcome(data.train)}
-    fitted = _fit(target_for(logistic(), rows), rows, settings, noise, epsilon, options)
-    return _Fits(settings, fitted, test)
+    noise, target = noises.get(epsilon), target_for(logistic(), rows)
+    return _Fits(settings, _fit(target, rows, settings, noise, epsilon, options), test)
 
 
-def _fit_planned(data: adult.Adult, epsilon: float, options: Options) -> _Fits:
+def _fit_planned(data: Adult, epsilon: float, options: Options) -> _Fits:
     """Declared bounds and the quick plan that `fit` makes by itself."""
     schema = adult.declared_schema(data)
     bound = bind_model(logistic(), schema, "income")
@@ -151,6 +142,14 @@ def _fit(
         (noise,) = noise_multipliers(settings.sampling_rate, wanted, DELTA).values()
     keys = jax.random.split(jax.random.PRNGKey(options.seed), options.fits)
     return fit_table(target, rows, [Fit(settings, noise, key) for key in keys])
+
+
+_FITS: dict[str, Callable[[Adult, float, Options], _Fits]] = {
+    "authors": partial(_fit_as_prepared, _AUTHORS, experiments.AUTHORS_NOISE),
+    "dpvim": partial(_fit_as_prepared, _DPVIM, {}),
+    "planned": _fit_planned,
+}
+_POSTERIORS = {"dpvim": "averaged", "planned": "analytic"}
 
 
 def _measure(probabilities: np.ndarray, unsettled: int, happened: np.ndarray) -> CalibrationMeasure:

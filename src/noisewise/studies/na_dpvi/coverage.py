@@ -1,8 +1,6 @@
 """NA-DPVI Tables 1 and 2: every method on simulated tables, and how well its posteriors cover."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,40 +8,17 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.baselines import (
-    BetaBernoulli,
-    DirichletCategorical,
-    GammaExponential,
-    RegressionPrior,
-    exponential_family_posterior,
-    linear_regression_posterior,
-    regression_sensitivity,
-    regression_statistics,
-)
+from noisewise import baselines, evaluation
 from noisewise.dpvi import Settings
-from noisewise.evaluation import (
-    LEVELS,
-    coverage_curve,
-    coverage_rmse,
-    draw_references,
-    rmse_floor,
-    score,
-)
+from noisewise.evaluation import LEVELS
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import calibrate
 from noisewise.models import bind_model
 from noisewise.planning import plan
 from noisewise.studies.core.study import Measure, Options, Part
 from noisewise.studies.core.table import READINGS, table_cells
-from noisewise.studies.na_dpvi.experiments import (
-    AUTHORS_NOISE,
-    DELTA,
-    EXPERIMENTS,
-    ROWS,
-    Experiment,
-    log_ratios,
-    softplus_inverse,
-)
+from noisewise.studies.na_dpvi import experiments
+from noisewise.studies.na_dpvi.experiments import AUTHORS_NOISE, ROWS, Experiment, softplus_inverse
 from noisewise.trials import SimulatedFits, Simulator, simulator
 
 REPETITIONS = 20
@@ -101,13 +76,13 @@ def measure_coverage(found: Fits, seed: int = 0, levels: np.ndarray = LEVELS) ->
     The paper's code dropped failed fits; here they count as not covered.
     """
     shares = repeated_shares(found, seed)
-    curves = coverage_curve(shares, levels)
-    errors = coverage_rmse(shares, levels)
-    scores = score(found.truth, found.draws)
+    curves = evaluation.coverage_curve(shares, levels)
+    errors = evaluation.coverage_rmse(shares, levels)
+    scores = evaluation.score(found.truth, found.draws)
     return CoverageMeasure(
         rmse=float(np.mean(errors)),
         rmse_sd=float(np.std(errors)),
-        floor=rmse_floor(len(found.truth)),
+        floor=evaluation.rmse_floor(len(found.truth)),
         **scores._asdict(),
         unsettled=found.unsettled,
         curve=curves.mean(1),
@@ -123,7 +98,7 @@ def repeated_shares(found: Fits, seed: int) -> np.ndarray:
     """
     rngs = [np.random.default_rng([seed, repetition]) for repetition in range(REPETITIONS)]
     zero, one = np.zeros_like(found.truth), np.ones_like(found.truth)
-    offsets = np.stack([draw_references(zero, one, rng) for rng in rngs], 1)
+    offsets = np.stack([evaluation.draw_references(zero, one, rng) for rng in rngs], 1)
     shares = np.ones((len(found.truth), REPETITIONS))
     for fit, (truth, draws, centre) in enumerate(zip(*found[:3], strict=True)):
         if not (np.isfinite(draws).all() and np.isfinite(centre).all()):
@@ -150,13 +125,21 @@ class _Task(NamedTuple):
         """Of the simulated tables."""
         return range(self.options.fits)
 
-    def simulated(self, model: Callable[..., Any], settings: Settings, noise: Any) -> Simulator:
-        """Tables of the model, and fits of it."""
+    def simulated(self, settings: Settings, noise: float | None) -> Simulator:
+        """Tables of the authors' model, and fits of it."""
+        model = self.experiment.model
         return experiment_simulator(self.experiment, model, settings, self.budget, noise)
 
     def tables(self) -> Simulator:
         """The same tables for methods that are not fitted by the simulator: any noise will do."""
-        return self.simulated(self.experiment.model, self.experiment.authors_settings(), 1.0)
+        return self.simulated(self.experiment.authors_settings(), 1.0)
+
+    def fits(self, settings: Settings, posteriors: Sequence[str]) -> list[SimulatedFits]:
+        """At the noise of the authors' accountant, read in every one of these ways."""
+        ready = self.simulated(settings, AUTHORS_NOISE.get(self.budget.epsilon))
+        options = self.options
+        each = ready.run_all(posteriors, self.numbers, draws=options.draws, seed=options.seed)
+        return list(each)
 
 
 def experiment_simulator(
@@ -166,14 +149,9 @@ def experiment_simulator(
     budget: Budget,
     noise_multiplier: float | None = None,
 ) -> Simulator:
-    """Simulated tables of an experiment, and private fits of them.
+    """Simulated tables of an experiment by a model, the authors' or ours, and private fits of them.
 
-    Args:
-        experiment: the schema and the public sample.
-        model: the authors' or ours.
-        settings: of the fits.
-        budget: what they may spend.
-        noise_multiplier: overrides the budget, as the authors' accountant did.
+    ``noise_multiplier`` overrides the budget, as the authors' accountant did.
     """
     about = (experiment.schema, experiment.target, None, experiment.sample)
     bound = bind_model(model, *about)
@@ -183,8 +161,8 @@ def experiment_simulator(
 def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, CoverageMeasure]:
     """Every method on the same simulated tables (our own model draws its own)."""
     column, methods = table_cells(part, options)
-    budget = Budget(epsilon=column.epsilon, delta=DELTA)
-    task = _Task(EXPERIMENTS[column.model], budget, options)
+    budget = Budget(epsilon=column.epsilon, delta=experiments.DELTA)
+    task = _Task(experiments.EXPERIMENTS[column.model], budget, options)
     found: dict[str, Fits] = {}
     if set(methods) & {*READINGS, "naive"}:
         found |= _na_dpvi([name for name in methods if name in READINGS] or ["exact"], task)
@@ -194,20 +172,14 @@ def run_cells(part: Part, options: Options, prepared: Any) -> dict[str, Coverage
 
 def _na_dpvi(readings: list[str], task: _Task) -> dict[str, Fits]:
     """The paper's posteriors, all of the same traces, and the naive one."""
-    settings, noise = task.experiment.authors_settings(), AUTHORS_NOISE.get(task.budget.epsilon)
-    ready = task.simulated(task.experiment.model, settings, noise)
-    options = task.options
-    each = ready.run_all(readings, task.numbers, draws=options.draws, seed=options.seed)
+    each = task.fits(task.experiment.authors_settings(), readings)
     found = {name: _as_is(fits) for name, fits in zip(readings, each, strict=True)}
     return {**found, "naive": _naive(each[0], task)}
 
 
 def _as_is(fits: SimulatedFits) -> Fits:
-    return Fits(fits.truth, fits.draws, fits.tail_mean, _unsettled(fits))
-
-
-def _unsettled(fits: SimulatedFits) -> int:
-    return int(np.sum(fits.status == "NOT_CONVERGED"))
+    unsettled = int(np.sum(fits.status == "NOT_CONVERGED"))
+    return Fits(fits.truth, fits.draws, fits.tail_mean, unsettled)
 
 
 def _naive(fits: SimulatedFits, task: _Task) -> Fits:
@@ -220,10 +192,7 @@ def _naive(fits: SimulatedFits, task: _Task) -> Fits:
 
 def _dpvim(task: _Task) -> Fits:
     """Aligned gradients, the averaged tail and its variance (DPVIm sec. 3)."""
-    settings, noise = task.experiment.dpvim_settings(), AUTHORS_NOISE.get(task.budget.epsilon)
-    ready = task.simulated(task.experiment.model, settings, noise)
-    options = task.options
-    (fits,) = ready.run_all(("averaged",), task.numbers, draws=options.draws, seed=options.seed)
+    (fits,) = task.fits(task.experiment.dpvim_settings(), ("averaged",))
     return _as_is(fits)
 
 
@@ -241,14 +210,15 @@ def _planned(task: _Task) -> Fits:
         recalibrate=0,
     )
     assert isinstance(planned.settings, Settings)  # DPVI's
-    ready = task.simulated(experiment.ours, planned.settings, None)
+    ready = experiment_simulator(experiment, experiment.ours, planned.settings, task.budget)
     fits = ready.run(task.numbers, draws=task.options.draws, seed=task.options.seed)
 
     def moved(theta: np.ndarray) -> np.ndarray:
         latents = ready.bound.target.constrain(jnp.asarray(theta, jnp.float32))
         return experiment.to_authors({n: np.asarray(v, float) for n, v in latents.items()})
 
-    return Fits(moved(fits.truth), moved(fits.draws), moved(fits.tail_mean), _unsettled(fits))
+    truth, draws, centre, unsettled = _as_is(fits)
+    return Fits(moved(truth), moved(draws), moved(centre), unsettled)
 
 
 def _bernstein_sheldon(task: _Task, collapsed: bool = True) -> Fits:
@@ -265,7 +235,7 @@ def _bernstein_sheldon(task: _Task, collapsed: bool = True) -> Fits:
     rng = np.random.default_rng([task.options.seed, 1])
     noise_sd = calibrate(task.budget, 1.0, 1, ()) * family.sensitivity
     released = sums + noise_sd * rng.standard_normal(sums.shape)
-    theta = exponential_family_posterior(
+    theta = baselines.exponential_family_posterior(
         family, released, ROWS, noise_sd, task.options.draws, rng, collapsed=collapsed
     )
     draws = to_authors(theta)
@@ -283,14 +253,16 @@ def _gibbs_regression(task: _Task, collapsed: bool) -> Fits:
         for truth, design, outcome in zip(truths, tables["X"], tables["y"], strict=True):
             # The rival wants the column of ones last; ours has it first.
             turned = np.roll(design, -1, axis=1)
-            parts.append((truth, regression_statistics(turned, outcome, *bounds).sum(0)))
+            sums = baselines.regression_statistics(turned, outcome, *bounds).sum(0)
+            parts.append((truth, sums))
     truth, sums = (np.stack(column) for column in zip(*parts, strict=True))
     rng = np.random.default_rng([task.options.seed, 1])
     width = truth.shape[1] - 1
-    noise_sd = calibrate(task.budget, 1.0, 1, ()) * regression_sensitivity(width, *bounds)
+    sensitivity = baselines.regression_sensitivity(width, *bounds)
+    noise_sd = calibrate(task.budget, 1.0, 1, ()) * sensitivity
     released = sums + noise_sd * rng.standard_normal(sums.shape)
-    prior = RegressionPrior.standard(width, shape=20.0, scale=0.5, precision=0.25)
-    theta = linear_regression_posterior(
+    prior = baselines.RegressionPrior.standard(width, shape=20.0, scale=0.5, precision=0.25)
+    theta = baselines.linear_regression_posterior(
         released, ROWS, noise_sd, prior, task.options.draws, rng, collapsed=collapsed
     )
     free = softplus_inverse(np.maximum(theta[..., :1], 1e-12))
@@ -299,9 +271,9 @@ def _gibbs_regression(task: _Task, collapsed: bool) -> Fits:
 
 
 _FAMILIES: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]] = {
-    "Gamma-Exponential": (GammaExponential(upper=_UPPER), softplus_inverse),
-    "Beta-Bernoulli": (BetaBernoulli(), lambda p: np.log(p) - np.log1p(-p)),
-    "Dirichlet-Categorical": (DirichletCategorical(), log_ratios),
+    "Gamma-Exponential": (baselines.GammaExponential(upper=_UPPER), softplus_inverse),
+    "Beta-Bernoulli": (baselines.BetaBernoulli(), lambda p: np.log(p) - np.log1p(-p)),
+    "Dirichlet-Categorical": (baselines.DirichletCategorical(), experiments.log_ratios),
 }
 """The rival's models, and the way from its parameters to the authors' coordinates."""
 _RIVALS: dict[str, Callable[[_Task], Fits]] = {

@@ -5,8 +5,6 @@ NumPyro would take logarithms and break sticks. A latent that is already unconst
 model's meaning and fixes the coordinates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +16,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
-from numpyro.distributions.transforms import SoftplusTransform, Transform
+from numpyro.distributions.transforms import ParameterFreeTransform, SoftplusTransform
 
 from noisewise.data import Column, PublicSample, Schema
 from noisewise.dpvi import Settings
@@ -43,7 +41,7 @@ def log_ratios(probabilities: np.ndarray) -> np.ndarray:
     return logs[..., :-1] - logs[..., -1:]
 
 
-class _LogRatios(Transform):
+class _LogRatios(ParameterFreeTransform):
     """The same as a transform of NumPyro's, from the simplex to all of R^(k-1)."""
 
     domain = constraints.simplex
@@ -64,15 +62,6 @@ class _LogRatios(Transform):
 
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape[:-1], shape[-1] + 1)
-
-    def tree_flatten(self) -> Any:
-        return (), ((), {})
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _LogRatios)
-
-    def __hash__(self) -> int:
-        return hash(_LogRatios)
 
 
 def _free_positive(prior: Any) -> Any:
@@ -186,13 +175,8 @@ def _alone(column: Column) -> Schema:
 def _settings(
     clip_norm: float, precondition: float, free_scale: float, start: Any, step_factor: Any = 1.0
 ) -> dict[str, Any]:
-    return {
-        "clip_norm": clip_norm,
-        "precondition": precondition,
-        "initial_free_scale": free_scale,
-        "start": np.array(start),
-        "step_factor": step_factor,
-    }
+    found = {"clip_norm": clip_norm, "precondition": precondition, "step_factor": step_factor}
+    return {**found, "initial_free_scale": free_scale, "start": np.array(start)}
 
 
 def _standard_normals() -> tuple[Schema, PublicSample]:

@@ -72,8 +72,8 @@ class Gradients(Study):
     ) -> GradientsResult:
         """The fit's line."""
         (outcome,) = outcomes.values()
-        chosen = {"draws": options.draws, "seed": options.seed, "true_rate": _RATE}
-        return GradientsResult(self, outcome.found, {"epsilon": options.epsilons[0], **chosen})
+        chosen = {"epsilon": options.epsilons[0], **options.named("draws", "seed")}
+        return GradientsResult(self, {**chosen, "true_rate": _RATE}, outcome.found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,22 +81,20 @@ class GradientsResult(StudyResult):
     """The line that was found, with what the run was."""
 
     line: _Line
-    about: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON; the trace itself is in the figure."""
+    def figures(self) -> dict[str, Any]:
+        """The line; the trace itself is in the figure."""
         names = ("optimum", "optimum_sd", "slope", "least_squares_slope")
-        found = {name: getattr(self.line, name) for name in names}
-        return {"study": self.study.name, **found, "about": self.about}
+        return {name: getattr(self.line, name) for name in names}
 
-    def to_markdown(self) -> str:
+    def sections(self) -> list[str]:
         """One line: where the line crosses zero, and how steep it is."""
         line = self.line
-        return (
-            f"### {self.study.title}\n\nOptimum {line.optimum:.3f} ± {line.optimum_sd:.3f} in the "
-            f"unconstrained space, slope κA = {line.slope:.0f} (least squares "
-            f"{line.least_squares_slope:.0f}), ε = {self.about['epsilon']:g}."
-        )
+        return [
+            f"Optimum {line.optimum:.3f} ± {line.optimum_sd:.3f} in the unconstrained space, slope "
+            f"κA = {line.slope:.0f} (least squares {line.least_squares_slope:.0f}), "
+            f"ε = {self.about['epsilon']:g}."
+        ]
 
     def draw(self, path: Path) -> None:
         """A thinned cloud of noisy gradients over the iterates, and the line; beside it means of
@@ -111,9 +109,8 @@ class GradientsResult(StudyResult):
         centres = [line.parameters[chosen].mean() for chosen in bins]
         heights = [line.gradients[chosen].mean() for chosen in bins]
         errors = [2 * line.gradients[chosen].std() / len(chosen) ** 0.5 for chosen in bins]
-        means.errorbar(
-            centres, heights, errors, fmt="o", color="#0072b2", label="means of bins, ± 2 s.e."
-        )
+        look = {"fmt": "o", "color": "#0072b2", "label": "means of bins, ± 2 s.e."}
+        means.errorbar(centres, heights, errors, **look)
         ends = np.array([line.parameters.min(), line.parameters.max()])
         handles: dict[str, Any] = {}
         for axes in (cloud, means):

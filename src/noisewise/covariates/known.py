@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.covariates import buy_shape, covariate_columns, shaped, share_to_spend
-from noisewise.fitting.method import Job
-from noisewise.mechanism import Release
+from noisewise.covariates.shape import buy_shape, covariate_columns
+from noisewise.covariates.spending import shaped, share_to_spend
+from noisewise.data import Table
+from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel
 
 _DRAWS = 4
@@ -28,23 +29,36 @@ class KnownCovariates:
     """Where what was bought contradicts what was declared."""
 
 
-def know_covariates(job: Job, public_count: int) -> KnownCovariates:
-    """Buy the covariates' shape, if that is to be done."""
-    share = share_to_spend(job.bound, job.covariate_share)
+def know_covariates(
+    bound: BoundModel,
+    table: Table,
+    public_count: int,
+    budget: Budget,
+    *,
+    share: float | None = None,
+    insecure_seed: int | None = None,
+) -> KnownCovariates:
+    """Buy the covariates' shape, if that is to be done.
+
+    Args:
+        bound: The model.
+        table: The rows.
+        public_count: Number of rows as everybody may know it.
+        budget: The whole one.
+        share: The part of it that the shape may take; None is the default.
+        insecure_seed: Makes the noise repeatable, and therefore not private.
+    """
+    share = share_to_spend(bound, share)
     if not share:
-        return KnownCovariates((job.bound,))
+        return KnownCovariates((bound,))
+    columns = covariate_columns(bound.view, bound.target.generated)
     shape = buy_shape(
-        job.table,
-        covariate_columns(job.bound.view, job.bound.target.generated),
-        public_count,
-        job.budget,
-        share=share,
-        insecure_seed=job.insecure_seed,
+        table, columns, public_count, budget, share=share, insecure_seed=insecure_seed
     )
     rng = np.random.default_rng(0)  # public, like everything that follows from the shape
     shapes = [shape, *(shape.perturbed(rng) for _ in range(_DRAWS - 1))]
     return KnownCovariates(
-        bounds=tuple(shaped(job.bound, one) for one in shapes),
+        bounds=tuple(shaped(bound, one) for one in shapes),
         releases=shape.releases,
         sources=tuple(shape.describe().items()),
         notes=shape.contradictions(),
