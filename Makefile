@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint bench studies-small clean
+.PHONY: demo test test-slow lint fuzz bench studies-small clean
 
 demo: $(VENV)/.demo
 	$(BIN)/noisewise demo
@@ -19,6 +19,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A hundred thousand inputs to whatever reads any; FUZZ_SEED=1 tries others.
+FUZZ_SEED ?= 0
+fuzz: $(VENV)/.dev
+	NOISEWISE_FUZZ=9000 NOISEWISE_FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest -n 2 tests/fuzz
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -16,7 +16,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,11 @@ import numpyro
 import numpyro.distributions as dist
 
 from benchmarks.real_tables import TABLES, Covariates, Missing, read
-from noisewise.covariates import know_covariates
-from noisewise.data import Column, Table
-from noisewise.mechanism import Budget, Release
+from noisewise.coverage import given_covariates_simulator
+from noisewise.data import Column, Rows
+from noisewise.mechanism import Budget
 from noisewise.models import BoundModel, bind_model
-from noisewise.planning import guess_settings
 from noisewise.trials import SimulatedFits, Simulator
-from noisewise.trials.designs import dpvi_trial
 
 DRAWS, DELTA = 400, 1e-6
 OUTCOMES = {
@@ -114,27 +112,18 @@ def run(case: Case, covariates: Covariates, fits: int, group: int) -> dict[str, 
 
 
 def _simulator(
-    case: Case,
-    bound: BoundModel,
-    covariates: Covariates,
-    arrays: dict[str, np.ndarray],
-    seed: int,
+    case: Case, bound: BoundModel, covariates: Covariates, arrays: Rows, seed: int
 ) -> Simulator:
     """Fits as `nw.fit` would make them of this part of the table, all with its covariates."""
-    budget, rows = Budget(epsilon=case.epsilon, delta=DELTA), len(arrays["outcome"])
-    known: tuple[BoundModel, ...] = (bound,)
-    others: tuple[Release, ...] = ()
     if case.covariates == "public":
-        known = (bound.with_covariates(covariates.arrays),)
-    elif case.covariates == "bought":
-        table = Table.from_arrays(arrays, bound.view.schema, allow_constant=True)
-        found = know_covariates(bound, table, rows, budget, share=case.share, insecure_seed=seed)
-        known, others = found.bounds, found.releases
-    settings = guess_settings(known[0], rows, budget, None)
-    mechanism = settings.mechanism().calibrate(budget, others)
-    trial = replace(dpvi_trial(known[0], settings, mechanism, rows), covariates=known)
-    encoded = bound.view.encode(arrays)
-    return Simulator(bound, trial, rows, covariates=lambda rng, n: encoded)
+        bound = bound.with_covariates(covariates.arrays)
+    return given_covariates_simulator(
+        bound,
+        arrays,
+        Budget(epsilon=case.epsilon, delta=DELTA),
+        seed=seed,
+        share=case.share if case.covariates == "bought" else 0.0,
+    )
 
 
 def _scores(case: Case, bound: BoundModel, fits: SimulatedFits) -> dict[str, Any]:

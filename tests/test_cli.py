@@ -272,6 +272,18 @@ def test_an_impossible_plan_gets_one_line(files):
     assert not (files / "none.toml").exists()
 
 
+def test_an_audit_says_its_verdict_and_writes_a_page(tmp_path):
+    page = tmp_path / "audit.html"
+    given = ["audit", "--mechanisms", "bought sums", "--trials", "1000", "-o", str(page)]
+    done = RUN.invoke(app, given)
+    assert done.exit_code == 0, done.output
+    assert "no attack got beyond the claim" in done.stdout and "bought sums" in done.stdout
+    assert "bought sums" in page.read_text("utf-8")
+    unknown = RUN.invoke(app, [*given[:2], "DQ", "-o", str(page)])
+    assert unknown.exit_code == 2
+    assert "no mechanism begins with 'DQ'" in unknown.stderr
+
+
 def test_a_study_prints_its_table_and_saves_it(tmp_path):
     options = ["--draws", "200", "-o", str(tmp_path / "found")]
     done = RUN.invoke(app, ["study", "figure1", *options])

@@ -10,9 +10,11 @@ import noisewise
 
 ROOT = Path(noisewise.__file__).parent
 STREET = [
-    "_pages",
     "_shapes",
     "_validate",
+    "_interrupts",
+    "_files",
+    "_pages",
     "data",
     "models",
     "guides",
@@ -29,12 +31,14 @@ STREET = [
     "planning",
     "fitting",
     "coverage",
+    "audit",
     "synthetic",
     "studies",
     "report",
     "demo",
     "estimators",
     "cli",
+    "__main__",
 ]
 # Who may open rows about people: behind the wall they are noised and accounted for.
 WALL = {"data", "mechanism", "engine"}
@@ -137,7 +141,7 @@ def test_only_the_command_line_loads_houses_late(path):
         for name in imports(ast.Module([node], []), module_of(path).rpartition(".")[0])
         if name.split(".")[1:2] != [house(path)]
     ]
-    assert late == [] or house(path) == "cli"
+    assert late == [] or house(path) in ("cli", "__main__")
 
 
 @every_module

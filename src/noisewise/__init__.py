@@ -17,6 +17,7 @@ from noisewise._pages import register_pages
 
 if TYPE_CHECKING:
     from noisewise._validate import NoisewiseError
+    from noisewise.audit import Audit, audit
     from noisewise.coverage import Coverage, coverage
     from noisewise.data import Column, PublicSample, Schema, Table
     from noisewise.dpvi import Settings
@@ -35,6 +36,7 @@ def _load(module: str, name: str) -> Any:
 
 
 _HOMES = {
+    "Audit": "audit.result",
     "Budget": "mechanism.budget",
     "Certificate": "mechanism.certificate",
     "Column": "data",
@@ -50,6 +52,7 @@ _HOMES = {
     "Status": "posterior.status",
     "SyntheticTables": "synthetic.tables",
     "Table": "data",
+    "audit": "audit.runner",
     "combine": "synthetic.combining",
     "coverage": "coverage.runner",
     "fit": "fitting.fit",
@@ -58,6 +61,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Audit",
     "Budget",
     "Certificate",
     "Column",
@@ -73,6 +77,7 @@ __all__ = [
     "Status",
     "SyntheticTables",
     "Table",
+    "audit",
     "combine",
     "coverage",
     "fit",
@@ -82,6 +87,7 @@ __all__ = [
 
 
 _PAGES = {
+    "Audit": ("report.audit_page", "write_audit_page"),
     "Coverage": ("report.coverage_page", "write_coverage_page"),
     "Ledger": ("report.ledger_page", "write_ledger_page"),
     "Plan": ("report.plan_page", "write_plan_page"),

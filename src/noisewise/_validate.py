@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 _LONGEST_SHOWN = 80
+_MOST_LISTED = 12
+LARGEST = 2**31 - 1
+"""Of sizes: the engine counts in 32 bits."""
+LARGEST_SEED = 2**63 - 1
 Progress = Callable[[int, int], None]
 """Called with what is done, and how much there is to do."""
 
@@ -24,11 +28,39 @@ class NoisewiseError(ValueError):
 def shown(value: object) -> str:
     """`repr(value)` on one line, cut short: for messages.
 
+    A frame or an array may be somebody's rows in the wrong place: of those, the type alone is said.
+
     >>> shown("two\\nlines"), shown(float("nan"))
     ("'two\\\\nlines'", 'nan')
     """
-    text = " ".join(repr(value).split())
+    if _holds_rows(value):
+        return f"a {type(value).__name__}"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of thousands of digits, or whatever a foreign class raises
+        return f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def _holds_rows(value: object) -> bool:
+    values = value.values() if isinstance(value, dict) else value
+    if isinstance(values, str | bytes | int | float | type):
+        return False
+    if isinstance(value, dict | list | tuple | set):
+        return any(map(_holds_rows, values))  # type: ignore[call-overload]
+    arrays = ("__array__", "__dataframe__", "__arrow_c_stream__")
+    return getattr(value, "ndim", 1) != 0 and any(hasattr(value, name) for name in arrays)
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names for a message: the first few, and how many there are.
+
+    >>> listed(["a", "b"])
+    "'a', 'b'"
+    """
+    every = list(names)
+    text = ", ".join(map(shown, every[:_MOST_LISTED]))
+    return text if len(every) <= _MOST_LISTED else f"{text}, ... ({len(every)} in all)"
 
 
 def positive(name: str, value: Any, *, finite: bool = False) -> float:
@@ -64,8 +96,8 @@ def fraction(name: str, value: Any) -> float:
     return number
 
 
-def integer_at_least(name: str, value: Any, low: int) -> int:
-    """Check that `value` is a whole number (of an integer type) not below `low`.
+def integer_at_least(name: str, value: Any, low: int, high: int = LARGEST) -> int:
+    """Check that `value` is a whole number (of an integer type) from `low` to `high`.
 
     >>> integer_at_least("steps", 10, 1)
     10
@@ -76,7 +108,45 @@ def integer_at_least(name: str, value: Any, low: int) -> int:
         raise TypeError(f"{name} must be {wanted}, got {shown(value)}")
     if not int(scalar) >= low:
         raise NoisewiseError(f"{name} must be {wanted}, got {shown(value)}")
+    if not int(scalar) <= high:
+        raise NoisewiseError(f"{name} must be at most {high}, got {shown(value)}")
     return int(scalar)
+
+
+def true_or_false(name: str, value: Any) -> bool:
+    """Check that `value` is a truth value, and no number or text that could pass for one."""
+    if not isinstance(value, bool):
+        raise NoisewiseError(f"{name} must be true or false, got {shown(value)}")
+    return value
+
+
+def known_fields(kind: Any, plain: Any) -> dict[str, Any]:
+    """Check that `plain`, from a file, has no other entries than the dataclass has fields."""
+    if not isinstance(plain, dict):
+        raise NoisewiseError(f"expected a table of settings, got {shown(plain)}")
+    unknown = [name for name in plain if name not in kind.__dataclass_fields__]
+    if unknown:
+        raise NoisewiseError(f"unknown entries {listed(unknown)}: drop them")
+    return plain
+
+
+def finite_array(name: str, value: Any, *, above_zero: bool = False) -> Any:
+    """Check that `value` is an array of finite numbers, or of positive ones; None passes."""
+    import numpy as np
+
+    if value is None:
+        return None
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        found = np.asarray("ragged")
+    if found.dtype.kind not in "fiu":
+        raise NoisewiseError(f"{name} must be an array of numbers")
+    found = found.astype(float)
+    if not np.isfinite(found).all() or (above_zero and not (found > 0).all()):
+        wanted = "positive finite" if above_zero else "finite"
+        raise NoisewiseError(f"{name} must be an array of {wanted} numbers, and not all are")
+    return found
 
 
 def one_of(name: str, value: Any, options: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from unittest import mock
 
 import jax
 import numpy as np
+from randomgen import AESCounter
 from scipy import stats
 
 from engine.algorithms import COUNT, RATE, REPRESENTATIVES, STEPS, Case, Design
@@ -69,6 +70,9 @@ def noise_has_the_right_law(run: Run, parts: Parts) -> None:
     squares = (noise**2).sum(0)
     assert ((squares > low) & (squares < high)).all(), "noise variance is off"
     assert stats.kstest(noise.ravel(), "norm").pvalue > FALSE_ALARM, "noise is not Gaussian"
+    largest = np.abs(noise).max()
+    as_large = (1 - 2 * stats.norm.sf(largest)) ** noise.size
+    assert FALSE_ALARM < 2 * as_large < 2 - FALSE_ALARM, "noise has other tails"
     if dim > 1:
         pairs = np.corrcoef(noise.T)[np.triu_indices(dim, 1)]
         t = stats.t.isf(FALSE_ALARM / 2 / len(pairs), steps - 2)
@@ -77,6 +81,12 @@ def noise_has_the_right_law(run: Run, parts: Parts) -> None:
         products = (noise[lag:] * noise[:-lag]).ravel()
         off = products.sum() / np.sqrt(len(products))
         assert abs(off) < stats.norm.isf(FALSE_ALARM / 8), "noise repeats"
+
+
+def low_bits_of_the_noise_are_even(parts: Parts) -> None:
+    """The last four bits, which would show in the release as they were in the sum."""
+    counts = np.bincount(parts.noise.ravel() % 16, minlength=16)
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM, "low bits of the noise are uneven"
 
 
 def batches_are_poisson(run: Run, parts: Parts) -> None:
@@ -215,6 +225,20 @@ def keys_come_from_the_operating_system(case: Case, seed: int, label: str = "") 
     assert same(first, ran(seed)), "something else than the keys decides"
 
 
+def no_key_comes_twice(case: Case, seed: int, label: str = "") -> None:
+    """Two of 128 bits for every chunk: who is drawn, and the noise."""
+    run, keys = watched(case, moves=True, label=label), []
+
+    def remembered(*, key: int) -> AESCounter:
+        keys.append(key)
+        return AESCounter(key=key)
+
+    with mock.patch("randomgen.AESCounter", remembered):
+        secure(run, silent(case.rows), None)
+    assert len(set(keys)) == len(keys) == 2 * STEPS // PIECE, "a key comes twice"
+    assert max(keys) > 2**100, "keys are short"  # eight of full length are with chance 1e-67
+
+
 def noise_and_batches_come_from_aes(case: Case, seed: int, label: str = "") -> None:
     """With another generator in AES's place, and the same keys, every draw is another one."""
     run = watched(case, label=label)
@@ -273,15 +297,20 @@ def crowds_are_counted_in_full(case: Case, seed: int, parts: Parts, label: str =
         _binomial(sizes.sum(), CROWD * STEPS, rate, 2, "a crowd is not counted in full")
 
 
-def every_check(case: Case, seed: int, label: str = "") -> Iterator[Callable[[], object]]:
-    """All of them on the secure driver, in an order in which they can be called."""
+def every_check(
+    case: Case, seed: int, label: str = "", whole: bool = False
+) -> Iterator[Callable[[], object]]:
+    """All of them on the secure driver, in an order in which they can be called; crowds are for
+    representatives, or where the whole is asked for."""
     run = watched(case, label=label)
     parts = releases_are_sums_of_the_records_own_contributions(secure, run, case, seed)
     yield lambda: noise_has_the_right_law(run, parts)
+    yield lambda: low_bits_of_the_noise_are_even(parts)
     yield lambda: batches_are_poisson(run, parts)
     yield lambda: shapes_follow_the_public_count(case, label)
     yield lambda: only_seeded_runs_repeat(case, seed, label)
     yield lambda: keys_come_from_the_operating_system(case, seed, label)
+    yield lambda: no_key_comes_twice(case, seed, label)
     yield lambda: noise_and_batches_come_from_aes(case, seed, label)
     for factor in (1.0, 1e4):
         yield lambda factor=factor: one_record_moves_a_release_by_at_most_the_clip_norm(
@@ -289,14 +318,14 @@ def every_check(case: Case, seed: int, label: str = "") -> Iterator[Callable[[],
         )
     yield lambda: nobody_shows_before_he_is_drawn(case, seed, parts, label)
     yield lambda: the_state_follows_from_what_was_released(case, seed, label)
-    if case.name in REPRESENTATIVES:
+    if whole or case.name in REPRESENTATIVES:
         yield lambda: crowds_are_counted_in_full(case, seed, parts, label)
 
 
-def fault(case: Case, seed: int, label: str = "") -> str | None:
+def fault(case: Case, seed: int, label: str = "", whole: bool = False) -> str | None:
     """The first that the checks find."""
     try:
-        for check in every_check(case, seed, label):
+        for check in every_check(case, seed, label, whole):
             check()
     except AssertionError as error:
         return str(error).split("\n")[0]

@@ -1,7 +1,7 @@
 """Broken mechanisms and broken drivers, run through the engine.
 
-The mechanism's mutants are those of `mechanism.engines` and `mechanism.hidden_faults`; the driver's
-own are here. All of them break the library's functions in place.
+The mechanism's mutants are those of `mechanism.engines`, `mechanism.hidden_faults` and
+`more_mutants`; the driver's own are here. All of them break the library's functions in place.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 
+from engine import more_mutants
 from mechanism.engines import MUTANTS
 from mechanism.hidden_faults import CAUGHT_BY, verify_without_the_budget
 from noisewise.engine import run as driver
@@ -138,7 +139,7 @@ OF_THE_DRIVER: list[Mutant] = [
     no_batch_drawn_twice,
     everybody_or_nobody,
 ]
-EVERY = [*OF_THE_MECHANISM, *OF_THE_DRIVER]
+EVERY = [*OF_THE_MECHANISM, *OF_THE_DRIVER, *more_mutants.FURTHER]
 COMPILED_IN = {
     "no_clipping",
     "clipping_per_part",
@@ -147,7 +148,13 @@ COMPILED_IN = {
     "nan_through_the_clip",
     "noise_added_in_floats",
     "rows_in_the_state",
+    *more_mutants.COMPILED_IN,
 }
 """Those that are part of a compiled program: they need one of their own."""
-HARMLESS = {("normalising_by_the_true_count", "dp-em")}
-"""DP-EM divides by no number of records but those it has released."""
+
+
+def harmless(mutant: Mutant, name: str) -> bool:
+    """DP-EM divides by no number of records but those it has released; DPVI shares the prior out
+    among records only where it is clipped with them."""
+    indifferent = name == "dp-em" or (name.startswith("dpvi") and "clipped prior" not in name)
+    return mutant is normalising_by_the_true_count and indifferent

@@ -148,6 +148,8 @@ def test_labels_found_and_declared(people: pd.DataFrame) -> None:
     X = people[["y"]]
     found = DPLogisticRegression(**_settings()).fit(X, people["ill"])
     assert "found in y" in found.privacy_.sources["label set"]
+    assert any("declare classes" in reason for reason in found.privacy_.not_private_because)
+    assert not found.privacy_.private
     declared = DPLogisticRegression(**_settings(classes=["yes", "no"])).fit(X, people["ill"])
     assert "declared" in declared.privacy_.sources["label set"]
     assert list(declared.classes_) == ["no", "yes"]
@@ -246,7 +248,7 @@ def test_level_is_checked(people: pd.DataFrame) -> None:
 
 
 def test_without_a_seed_the_fit_is_private(people: pd.DataFrame) -> None:
-    model = DPLogisticRegression(**_settings(insecure_seed=None))
+    model = DPLogisticRegression(**_settings(insecure_seed=None, classes=["no", "yes"]))
     found = model.fit(people[["y"]], people["ill"])
     assert found.privacy_.private
     assert found.privacy_.epsilon_spent <= 10.0

@@ -101,7 +101,7 @@ def test_a_plan_survives_its_file(quick, tmp_path):
     [
         ("a = ", "is not valid TOML"),
         ("a = 1", "is not a plan"),
-        ('format = "noisewise-plan"', "lacks or misspells"),
+        ('format = "noisewise-plan"', "'made_for' is missing"),
     ],
 )
 def test_a_bad_plan_file_gets_one_line(tmp_path, text, message):

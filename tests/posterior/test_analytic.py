@@ -76,6 +76,39 @@ def test_calibrated_on_the_model_itself():
     assert abs(np.mean(z)) < 0.25
 
 
+def shifted(steeper, share_noise=0.0):
+    """The optimum read off a trace whose slope is ``steeper`` than simulated records have it, and
+    that clipping shifts by 0.4; with what is found of it by the curvature's width."""
+    noise, optimum = np.full(2, 0.3), np.array([1.0, -2.0])
+    slope = steeper * np.eye(2)
+    phi, g = linear_trace(slope, optimum - 0.4, noise, 0.05, 4000, 3)
+    model = matrix_model(phi, g, noise, sd=1.5)._replace(
+        expected=moments(optimum=phi.mean(0), mean_gradient=np.full(2, 0.4)),
+        share_noise=share_noise,
+    )
+    return analytic.infer(model, 4000, np.random.default_rng(0)), optimum
+
+
+@pytest.mark.parametrize("steeper", [0.2, 1.0, 5.0])
+def test_the_shift_by_clipping_is_as_simulated_whatever_the_slope(steeper):
+    """Four sds of the noise in 4000 steps, fixed seed; a gradient bias that stayed 0.4 would be a
+    shift of 2 or of 0.08."""
+    found, optimum = shifted(steeper)
+    sd = 0.3 / (KAPPA * steeper * 4000**0.5)
+    assert np.abs(found.optimum.mean(0) - optimum).max() < 4 * sd + 0.02
+
+
+def test_bought_covariates_leave_half_of_the_shift_open():
+    """Sds to 5% with 1000 draws of the factor: two standard errors, fixed seed."""
+    certain, bought = (shifted(1.0, noise)[0].optimum.std(0) for noise in (0.0, 0.001))
+    assert np.allclose(bought, np.hypot(certain, 0.2), rtol=0.05)
+
+
+@pytest.mark.parametrize(("share_noise", "identified"), [(0.014, True), (0.016, False)])
+def test_noise_in_the_covariates_decides_whether_they_are_known(share_noise, identified):
+    assert shifted(1.0, share_noise)[0].identified is identified
+
+
 def test_curvature_is_recovered_and_always_positive_definite():
     curvature = random_curvature(6, 0.7, 1)
     noise = np.full(6, 2.0)

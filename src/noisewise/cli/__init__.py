@@ -2,6 +2,7 @@
 
 import typer
 
+from noisewise.cli.audit import audit
 from noisewise.cli.common import speaking_flags
 from noisewise.cli.coverage import coverage
 from noisewise.cli.demonstration import demo
@@ -29,6 +30,7 @@ privacy noise, with a certificate of what was spent.
   noisewise report out      write the report again
   noisewise synthesize out  synthetic tables, at no further privacy cost
   noisewise ledger init people.db --epsilon 3   all that may ever be spent
+  noisewise audit           attack the mechanism: is the claim true?
   noisewise coverage people.toml --rows 20000 --target visited --epsilon 1
 
 [bold]A schema[/bold] (people.toml)
@@ -46,11 +48,9 @@ app = typer.Typer(
 )
 
 # The order here is the order of the help page.
-for command in (fit, plan, coverage, synthesize, study, report, verify, keys, demo):
+for command in (fit, plan, coverage, synthesize, study, report, verify, keys, audit, demo):
     app.command()(speaking_flags(command))
 app.add_typer(ledger, name="ledger")
 
-
-def main() -> None:
-    """Entry point."""
-    app()
+main = app
+"""By which scripts that were installed before `noisewise.__main__` start."""

@@ -1,15 +1,17 @@
 """What commands share: options, consoles, tables, progress, one-line errors."""
 
+import os
 import re
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from rich import box
@@ -17,9 +19,12 @@ from rich.console import Console
 from rich.table import Table as Grid
 from typer.models import OptionInfo
 
+from noisewise._files import check_writable
+from noisewise._interrupts import EXIT_CODE, asked_to_stop, say_stopped
 from noisewise._validate import NoisewiseError, Progress
 
 out, err = Console(), Console(stderr=True)
+_TRACEBACK = "NOISEWISE_TRACEBACK"
 LINE_SECONDS = 10.0
 """Least time between two lines of progress where there is no terminal."""
 _FLAGS: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B039 (never changed)
@@ -61,7 +66,10 @@ CovariateShare = Annotated[
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """What went wrong in one line, and exit code 2; warnings in one line too."""
+    """What went wrong in one line, and exit code 2; warnings in one line too.
+
+    A fault of ours gets one line as well, without its message, which might quote somebody's cells.
+    """
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         text = in_flags(str(message))
@@ -72,11 +80,41 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except NoisewiseError as error:
-        text = in_flags(str(error))
-        err.print(f"error: {text}", style="red", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(2)
+        _fail(in_flags(str(error)), 2)
+    except KeyboardInterrupt:
+        say_stopped()
+        sys.exit(EXIT_CODE)
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except MemoryError:
+        _fail("there is not memory enough: use fewer columns, draws or rows a table", 2)
+    except Exception as error:
+        if asked_to_stop():  # raised in compiled code, it may come back as something else
+            say_stopped()
+            sys.exit(EXIT_CODE)
+        if os.environ.get(_TRACEBACK):
+            raise
+        _fail(_fault_of_ours(error), 3)
     finally:
         warnings.showwarning = original
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    text = " ".join(text.split())
+    err.print(f"error: {text}", style="red", highlight=False, markup=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _fault_of_ours(error: Exception) -> str:
+    if "RESOURCE_EXHAUSTED" in str(error):
+        return "the device has not memory enough: use fewer columns, draws or rows a table"
+    here = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in here if "noisewise" in Path(frame.filename).parts] or here
+    place = f"{Path(ours[-1].filename).name}, line {ours[-1].lineno}"
+    return (
+        f"noisewise failed with {type(error).__name__} in {place}, which is a fault of its own: "
+        f"please report it; {_TRACEBACK}=1 shows where it came from, and may quote cells"
+    )
 
 
 def speaking_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -150,6 +188,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 def check_page(path: Path, suffix: str) -> None:
     """Refuse an output that could not be written, before hours of simulation."""
+    check_writable(path)
     if path.suffix != suffix:
         raise NoisewiseError(f"the output {path} must end in {suffix}")
     if not path.parent.is_dir():

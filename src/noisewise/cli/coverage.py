@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise._files import write_or_rescue
 from noisewise.cli import common
 
 _PAGE = Path("coverage.html")
@@ -64,7 +65,7 @@ def coverage(
                 folder=folder,
                 progress=progress,
             )
-        page = found.report(output)
+        page = write_or_rescue(found.report, output)
         _show_coverage(found)
         common.out.print(f"\nPage: {page}")
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise._files import check_writable
 from noisewise.cli import common
 
 _PAGE = Path("demo-report.html")
@@ -17,6 +18,7 @@ def demo(
 ) -> None:
     """A private logistic regression on real health data that ship with statsmodels."""
     with common.one_line_errors():
+        check_writable(output)
         from noisewise import demo as example
         from noisewise.mechanism import Budget
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise._files import write_or_rescue
 from noisewise._validate import NoisewiseError
 from noisewise.cli import common
 
@@ -95,8 +96,8 @@ def fit(
             )
         if key is not None:
             result = result.sign(key)
-        result.save(output, overwrite=overwrite)
-        result.report(output / "report.html")
+        write_or_rescue(lambda place: result.save(place, overwrite=overwrite), output)
+        _report(result, output)
         _show_summary(result)
         if book is not None:
             account = book.account()
@@ -109,6 +110,18 @@ def fit(
         common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
         if result.status.value == "diverged":
             raise typer.Exit(1)
+
+
+def _report(result: Any, folder: Path) -> None:
+    """The page; whatever goes wrong with it, the result is there and must not seem lost."""
+    try:
+        result.report(folder / "report.html")
+    except Exception as error:
+        reason = " ".join(str(error).split()) if isinstance(error, NoisewiseError) else ""
+        raise NoisewiseError(
+            f"the result is saved to {folder}, but the page about it could not be made "
+            f"({reason or type(error).__name__}): try `noisewise report {folder}`"
+        ) from error
 
 
 def report(

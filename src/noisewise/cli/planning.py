@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from noisewise._files import check_writable, write_or_rescue
 from noisewise.cli import common
 
 _FILE = Path("plan.toml")
@@ -40,6 +41,7 @@ def plan(
         from noisewise.planning import plan as make_plan
 
         common.check_page(output, ".toml")
+        check_writable(output.with_suffix(".html"))
         declared = Schema.from_toml(schema)
         with common.progress_bar("Simulated fits") as progress:
             made = make_plan(
@@ -57,7 +59,8 @@ def plan(
                 recalibrate=recalibrate,
                 progress=progress,
             )
-        page = made.report(made.save(output).with_suffix(".html"))
+        write_or_rescue(made.save, output)
+        page = made.report(output.with_suffix(".html"))
         sample = "" if public_sample is None else f" --public-sample {public_sample}"
         _show_forecast(made.forecast)
         common.out.print(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from noisewise._files import check_writable
 from noisewise._validate import NoisewiseError, one_of
 from noisewise.cli.common import listed, one_line_errors, out, progress_bar
 
@@ -56,6 +57,7 @@ def study(
     with one_line_errors():
         from noisewise.studies import run_study
 
+        check_writable(output / "study.json")
         _use_device(device)
         with progress_bar("Parts of the study") as progress:
             found = run_study(

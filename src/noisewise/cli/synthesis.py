@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from noisewise._files import check_writable, write_or_rescue
 from noisewise.cli.common import ResultFolder, one_line_errors, out, progress_bar
 
 
@@ -40,11 +41,12 @@ def synthesize(
         from noisewise.synthetic import synthesize as make_tables
         from noisewise.synthetic.tables import FORMATS
 
-        goal = folder / "synthetic" if output is None else output
-        if goal.exists():
-            raise NoisewiseError(f"{goal} exists already: choose another folder with -o")
         one_of("format", format, FORMATS)
         result = Result.load(folder)
+        goal = folder / "synthetic" if output is None else output
+        check_writable(goal, folder=True)
+        if goal.exists():
+            raise NoisewiseError(f"{goal} exists already: choose another folder with -o")
         schema = result.request.schema
         tables = make_tables(
             result,
@@ -56,7 +58,9 @@ def synthesize(
         )
         with progress_bar("Synthetic tables") as progress:
             progress(0, copies)  # the first one takes longest: the model is compiled
-            tables.save(goal, format=format, progress=progress)
+            write_or_rescue(
+                lambda place: tables.save(place, format=format, progress=progress), goal
+            )
         try:
             with progress_bar("Fidelity page") as progress:
                 progress(0, copies)

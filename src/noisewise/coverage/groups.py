@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from noisewise._files import check_writable, read_arrays, read_json, whole_file
 from noisewise._validate import NoisewiseError
+from noisewise.coverage.fingerprint import model_digest
 from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Release
@@ -22,6 +25,7 @@ from noisewise.trials import SimulatedFits, Simulator, sep_simulator, simulator
 
 _FIELDS = SimulatedFits._fields
 _RUN = "run.json"
+_STALE = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,11 +46,9 @@ class Spec:
 
     def fingerprint(self) -> str:
         """Changes with anything that changes the fits, but not with how they are grouped."""
-        import cloudpickle
-
         sample, encoder = self.view.sample or {}, self.view.encoder
         said = {
-            "model": hashlib.sha256(cloudpickle.dumps(self.model)).hexdigest(),
+            "model": model_digest(self.model),
             "schema": self.view.schema.fingerprint(),
             "arguments": self.view.arguments,
             "encoding": None if encoder is None else [encoder.target, *encoder.describe()],
@@ -102,22 +104,24 @@ class Groups:
             self._open(folder, spec.fingerprint())
 
     def _open(self, folder: Path, fingerprint: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         head = folder / _RUN
+        check_writable(head)
         if head.exists():
-            if json.loads(head.read_text()).get("fingerprint") != fingerprint:
+            if read_json(head, "run").get("fingerprint") != fingerprint:
                 raise NoisewiseError(
                     f"{folder} holds another run's groups: choose a new folder, or the same model, "
                     "schema, budget, plan, seed and number of draws to go on with it"
                 )
-        elif any(folder.iterdir()):
+        elif folder.is_dir() and any(folder.iterdir()):
             raise NoisewiseError(f"{folder} is not empty: choose a new folder for this run")
         else:
-            head.write_text(json.dumps({"fingerprint": fingerprint}))
+            with whole_file(head) as scratch:
+                scratch.write_text(json.dumps({"fingerprint": fingerprint}))
         for path in sorted(folder.glob("group-*.npz")):
-            with np.load(path, allow_pickle=False) as found:
-                fits = SimulatedFits(*(found[name] for name in _FIELDS))
-                self._parts.append((found["numbers"].tolist(), fits))
+            self._parts.append(_read_group(path))
+        for left in folder.glob(".group-*"):  # by a run that was killed while it wrote
+            if time.time() - left.stat().st_mtime > _STALE:
+                left.unlink(missing_ok=True)
 
     def done(self) -> set[int]:
         """Numbers of the fits that are there."""
@@ -128,17 +132,34 @@ class Groups:
         self._parts.append((numbers, fits))
         if self._folder is None:
             return
-        scratch = self._folder / f".part-{numbers[0]}.npz"
-        np.savez(scratch, numbers=np.array(numbers), **fits._asdict())
-        scratch.replace(self._folder / f"group-{numbers[0]:07d}.npz")
+        with (
+            whole_file(self._folder / f"group-{numbers[0]:07d}.npz") as scratch,
+            scratch.open("wb") as file,
+        ):
+            np.savez(file, numbers=np.array(numbers), **fits._asdict())
 
     def collect(self, count: int) -> SimulatedFits:
         """The first ``count`` fits in order of their numbers."""
-        numbers = np.concatenate([part for part, _ in self._parts])
-        order = np.argsort(numbers, kind="stable")
-        order = order[numbers[order] < count]
+        every = np.concatenate([part for part, _ in self._parts])
+        # Two runs in one folder may both have made a fit: it counts once.
+        numbers, order = np.unique(every, return_index=True)
+        order = order[numbers < count]
         columns = zip(*(fits for _, fits in self._parts), strict=True)
         return SimulatedFits(*(np.concatenate(column)[order] for column in columns))
+
+
+def _read_group(path: Path) -> tuple[list[int], SimulatedFits]:
+    """A finished group from its file, if that is what it is."""
+    found = read_arrays(path)
+    numbers = found.pop("numbers", np.empty(0))
+    whole = numbers.dtype.kind == "i" and numbers.ndim == 1 and len(numbers) and min(numbers) >= 0
+    if set(found) != set(_FIELDS) or not whole:
+        raise NoisewiseError(f"{path} holds no group of fits: delete it, and they are done again")
+    if any(
+        array.shape[:1] != numbers.shape or array.dtype.kind not in "fU" for array in found.values()
+    ):
+        raise NoisewiseError(f"{path} is damaged: delete it, and its fits are done again")
+    return numbers.tolist(), SimulatedFits(**found)
 
 
 def split(numbers: Sequence[int], size: int) -> Iterator[list[int]]:

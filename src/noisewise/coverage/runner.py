@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of
+from noisewise._files import check_writable
+from noisewise._validate import (
+    LARGEST_SEED,
+    NoisewiseError,
+    Progress,
+    integer_at_least,
+    one_of,
+)
 from noisewise.covariates import as_declared, covariates_cost
 from noisewise.coverage.groups import Groups, Spec, run_group, split
 from noisewise.coverage.predictions import check_yes_or_no, predict_new_records
@@ -14,11 +21,16 @@ from noisewise.coverage.result import Coverage
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
+from noisewise.engine.memory import refuse_if_too_large
 from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
 from noisewise.posterior import METHODS, check_method, default_method
+
+_MOST_JOBS = 4096
+_WIDEST = 8
+"""Fits side by side at least."""
 
 
 def coverage(
@@ -72,10 +84,15 @@ def coverage(
         folder: Where finished groups are kept: a run that was killed goes on where it was.
         progress: Called with fits done and their number.
     """
+    integer_at_least("rows", rows, 2)
     integer_at_least("simulations", simulations, 10)
     integer_at_least("draws", draws, 50)
     integer_at_least("test_rows", test_rows, 0)
+    integer_at_least("seed", seed, 0, LARGEST_SEED)
     one_of("method", method, ("dpvi", "dp-sep"))
+    _check_processes(jobs, backend)
+    if folder is not None:
+        check_writable(Path(folder) / "probe")
     if posterior is not None:
         one_of("posterior", posterior, METHODS)
     bound = bind_model(model, schema, target, features, public_sample)
@@ -99,6 +116,8 @@ def coverage(
             covariate_share=covariate_share,
         )
     settings = _checked_settings(plan, bound, method, rows, budget, public_sample)
+    most = draws * min(simulations, _WIDEST)
+    refuse_if_too_large(rows, bound.width, bound.target.dim, settings.steps, most)
     if isinstance(settings, Settings):
         check_method(posterior, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
@@ -133,6 +152,19 @@ def coverage(
         about=_about(spec, bound.name, simulations, public_sample),
         predictive=predictive,
     )
+
+
+def _check_processes(jobs: int, backend: str) -> None:
+    integer_at_least("jobs", jobs, -_MOST_JOBS, _MOST_JOBS)
+    if not jobs:
+        raise NoisewiseError(
+            "jobs must not be 0: give the number of processes, or -1 for all cores"
+        )
+    if backend == "multiprocessing":
+        raise NoisewiseError(
+            "backend='multiprocessing' forks this process, and a fork of one that runs JAX hangs: "
+            "use backend='loky', which starts processes of its own"
+        )
 
 
 def _checked_settings(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import shown
+from noisewise._validate import listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import DataError
 
@@ -96,7 +96,7 @@ def _from_objects(column: Column, values: np.ndarray) -> np.ndarray:
         raise _fault(column, f"is declared {column.kind} but does not hold numbers: convert it")
     try:
         return np.array([float(value) for value in flat]).reshape(values.shape)
-    except OverflowError:  # an integer beyond the floats is as good as infinite
+    except (OverflowError, ValueError):  # beyond the floats, or a NaN that signals
         raise _missing(column) from None
 
 
@@ -173,10 +173,10 @@ def _categories(column: Column, values: np.ndarray) -> np.ndarray:
     labels = (value if type(value) is str else str(value) for value in values.tolist())
     codes = np.fromiter((lookup.get(label, -1) for label in labels), np.int32, count=len(values))
     if np.any(codes < 0):
-        declared = ", ".join(map(repr, column.categories))
         raise _fault(
             column,
-            f"has missing values or values that are no declared category ({declared}): "
+            f"has missing values or values that are no declared category "
+            f"({listed(column.categories)}): "
             "declare all of them",
         )
     return codes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from noisewise._validate import shown
+from noisewise._validate import listed, shown
 from noisewise.data.errors import SchemaError
 
 # What may be declared for each kind, in the order in which it is written out.
@@ -119,8 +119,9 @@ class Column:
         known = {"type"}.union(*_DECLARABLE.values())
         unknown = [key for key in declared if key not in known]
         if unknown:
-            keys = ", ".join(map(shown, unknown))
-            raise _fault(name, f"has unknown keys {keys}: expected {', '.join(sorted(known))}")
+            raise _fault(
+                name, f"has unknown keys {listed(unknown)}: expected {', '.join(sorted(known))}"
+            )
         return cls(
             name=name, kind=declared["type"], **{k: v for k, v in declared.items() if k != "type"}
         )
@@ -171,7 +172,7 @@ def _refuse_foreign_fields(column: Column) -> None:
     for fields in _DECLARABLE.values():
         for field in fields:
             value = getattr(column, field)
-            absent = value is None or (isinstance(value, (list, tuple)) and not value)
+            absent = value is None or (field == "shape" and value == ())
             if not absent and field not in _DECLARABLE[column.kind]:
                 allowed = ", ".join(_DECLARABLE[column.kind])
                 what = f"declares {field}, which a {column.kind} column does not have"

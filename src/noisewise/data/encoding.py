@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import shown
+from noisewise._validate import listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
 from noisewise.data.schema import Schema
@@ -131,8 +131,9 @@ def _checked_target(schema: Schema, target: str | None) -> str | None:
     if target is None:
         return None
     if target not in schema:
-        declared = ", ".join(map(repr, schema.names))
-        raise SchemaError(f"target {shown(target)} is not in the schema: choose one of {declared}")
+        raise SchemaError(
+            f"target {shown(target)} is not in the schema: choose one of {listed(schema.names)}"
+        )
     column = schema[target]
     if column.shape:
         raise SchemaError(
@@ -154,9 +155,8 @@ def _checked_features(
     chosen = tuple(features)
     for name in chosen:
         if name not in schema:
-            declared = ", ".join(map(repr, schema.names))
             raise SchemaError(
-                f"feature {shown(name)} is not in the schema: choose among {declared}"
+                f"feature {shown(name)} is not in the schema: choose among {listed(schema.names)}"
             )
         if name == target:
             raise SchemaError(

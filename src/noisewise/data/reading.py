@@ -6,7 +6,7 @@ cells, so none of them is passed on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import shown
+from noisewise._validate import listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import DataError
 from noisewise.data.schema import Schema
@@ -71,24 +71,25 @@ def _sources(
     if used.isdisjoint(names):
         # Without a header the names are the first row's values: they must not be quoted.
         raise DataError(
-            f"none of the declared columns ({_listed(schema.names)}) is in the data: "
+            f"none of the declared columns ({listed(schema.names)}) is in the data: "
             "correct the schema, or give the file a header row with commas between the names"
         )
-    undeclared = [name for name in names if name not in used]
+    undeclared = sum(name not in used for name in names)
     if undeclared and not ignore_undeclared:
+        # Some may be cells of a first row that is no header: they are counted, not quoted.
         raise DataError(
-            f"columns {_listed(undeclared)} are not declared in the schema: declare them, or "
-            "drop them (ignore_undeclared=True)"
+            f"{undeclared} of the data's columns are not declared in the schema (declared are "
+            f"{listed(schema.names)}): declare them, or drop them (ignore_undeclared=True)"
         )
     missing = [name for parts in sources.values() for name in parts if name not in names]
     if missing:
         raise DataError(
-            f"columns {_listed(missing)} are declared but not in the data: add them, or take "
+            f"columns {listed(missing)} are declared but not in the data: add them, or take "
             "them out of the schema"
         )
     twice = [name for name in used if list(names).count(name) > 1]
     if twice:
-        raise DataError(f"columns {_listed(sorted(twice))} are in the data twice: keep one of each")
+        raise DataError(f"columns {listed(sorted(twice))} are in the data twice: keep one of each")
     return sources
 
 
@@ -101,14 +102,9 @@ def _gather(
     arrays = [fetch(part) for part in parts]
     if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
         raise DataError(
-            f"columns {_listed(parts)} must each hold one value per row and be equally long"
+            f"columns {listed(parts)} must each hold one value per row and be equally long"
         )
     return np.stack(arrays, axis=1).reshape(len(arrays[0]), *column.shape)
-
-
-def _listed(names: Iterable[Any]) -> str:
-    """Names for a message."""
-    return ", ".join(map(shown, names))
 
 
 def _missing(name: str) -> DataError:
@@ -126,7 +122,7 @@ def _array_of(name: str, values: Any) -> np.ndarray:
         values = values.data
     try:
         return np.asarray(values)
-    except (TypeError, ValueError):  # ragged lists, for one: the reason may quote values
+    except Exception:  # ragged lists, foreign types: whatever the reason is, it may quote values
         raise DataError(
             f"column {shown(name)} cannot be read as an array: expected one value "
             "(or vector) per row"
@@ -151,7 +147,19 @@ def _open_frame(data: Any) -> tuple[list[Any], Callable[[str], np.ndarray]]:
 
 
 def _series_to_array(name: str, series: Any) -> np.ndarray:
-    """One column of a frame as an array; empty cells are an error."""
+    """One column of a frame as an array; what a frame raises may quote cells, and stays here."""
+    try:
+        return _array_of(name, _cells_of(name, series))
+    except DataError:
+        raise
+    except Exception:
+        raise DataError(
+            f"column {shown(name)} cannot be read: its cells are damaged, or of a foreign type"
+        ) from None
+
+
+def _cells_of(name: str, series: Any) -> Any:
+    """The cells as NumPy has them, or one by one; empty ones are an error."""
     import narwhals as nw
 
     if series.null_count() > 0:
@@ -161,8 +169,11 @@ def _series_to_array(name: str, series: Any) -> np.ndarray:
     elif isinstance(series.dtype, (nw.Categorical, nw.Enum)):
         series = series.cast(nw.String)
     if isinstance(series.dtype, (nw.List, nw.Array)):
-        return _array_of(name, series.to_list())
-    return _array_of(name, series.to_numpy())
+        return series.to_list()
+    try:
+        return series.to_numpy()
+    except Exception:  # types that NumPy has not, such as integers of 128 bits
+        return series.to_list()
 
 
 def _read_parquet(path: str, schema: Schema, *, ignore_undeclared: bool) -> dict[str, np.ndarray]:
@@ -176,7 +187,7 @@ def _read_parquet(path: str, schema: Schema, *, ignore_undeclared: bool) -> dict
             table = file.read(columns=[name for parts in sources.values() for name in parts])
     except OSError as error:  # first: Arrow's own input errors are OSErrors too
         raise _unreadable(path, error) from None
-    except pyarrow.ArrowException:
+    except (pyarrow.ArrowException, UnicodeDecodeError):
         raise DataError(
             f"{shown(path)} is not a Parquet file that can be read: write it again"
         ) from None
@@ -204,7 +215,7 @@ def _read_csv(path: str, schema: Schema, *, ignore_undeclared: bool) -> dict[str
         table = csv.read_csv(path, parse_options=parse, convert_options=convert)
     except OSError as error:
         raise _unreadable(path, error) from None
-    except pyarrow.ArrowException:
+    except (pyarrow.ArrowException, UnicodeDecodeError):
         raise DataError(
             f"{shown(path)} is not a CSV file that can be read: expected UTF-8, a header row, "
             "commas, and as many cells in every row"

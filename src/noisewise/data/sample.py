@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from noisewise._validate import shown
+from noisewise._validate import listed, shown
 from noisewise.data.checking import bounded
 from noisewise.data.errors import DataError
 from noisewise.data.private import record_count
@@ -32,7 +32,8 @@ class PublicSample:
     def __init__(self, data: Any, schema: Schema) -> None:
         shared = _shared(schema, column_names(data))
         raw = read_columns(data, shared, ignore_undeclared=True)
-        if len({len(values) for values in raw.values()}) != 1 or not len(raw[shared.names[0]]):
+        lengths = {values.shape[:1] for values in raw.values()}
+        if len(lengths) != 1 or lengths <= {(), (0,)}:
             raise DataError("the public sample's columns must be equally long, and not empty")
         self.columns = {c.name: bounded(c, raw[c.name], clamp=True) for c in shared}
 
@@ -68,7 +69,7 @@ def _names_in(path: str | PathLike[str]) -> list[str]:
             return list(parquet.read_schema(text).names)
         with csv.open_csv(text, parse_options=csv.ParseOptions(newlines_in_values=True)) as reader:
             return list(reader.schema.names)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         raise DataError(
             f"cannot read the public sample {shown(text)} ({type(error).__name__}): give a "
             ".csv, .csv.gz or .parquet file"
@@ -82,6 +83,6 @@ def _shared(schema: Schema, names: list[str]) -> Schema:
     if not columns:
         raise DataError(
             f"the public sample has none of the schema's columns: expected some of "
-            f"{', '.join(map(shown, schema.names))}"
+            f"{listed(schema.names)}"
         )
     return Schema(columns)

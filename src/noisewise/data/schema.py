@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisewise._validate import integer_at_least, shown
+from noisewise._files import read_toml
+from noisewise._validate import NoisewiseError, integer_at_least, listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
 
@@ -77,8 +76,9 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
-        declared = ", ".join(map(repr, self.names))
-        raise SchemaError(f"column {shown(name)} is not in the schema: declared are {declared}")
+        raise SchemaError(
+            f"column {shown(name)} is not in the schema: declared are {listed(self.names)}"
+        )
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
@@ -97,9 +97,9 @@ class Schema:
             raise SchemaError(f"a schema must be a table with columns, got {shown(declared)}")
         unknown = [key for key in declared if key not in ("rows", "columns")]
         if unknown:
-            keys = ", ".join(map(shown, unknown))
             raise SchemaError(
-                f"the schema has unknown keys {keys}: expected columns and, if public, rows"
+                f"the schema has unknown keys {listed(unknown)}: expected columns and, if public, "
+                "rows"
             )
         columns = declared.get("columns")
         if not isinstance(columns, Mapping):
@@ -127,17 +127,9 @@ class Schema:
         ```
         """
         try:
-            declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise SchemaError(
-                f"cannot read the schema {shown(str(path))} ({reason}): give a TOML file"
-            ) from None
-        except ValueError as error:  # bad UTF-8 or bad TOML
-            reason = " ".join(str(error).split())
-            raise SchemaError(
-                f"the schema {shown(str(path))} is not valid TOML: {reason}"
-            ) from None
+            declared = read_toml(path, "schema")
+        except NoisewiseError as error:
+            raise SchemaError(str(error)) from None
         return cls.from_dict(declared)
 
     def to_dict(self) -> dict[str, Any]:

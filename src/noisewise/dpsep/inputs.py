@@ -20,7 +20,7 @@ import numpy as np
 from noisewise._validate import NoisewiseError, fraction, integer_at_least
 from noisewise.data import PrivateRows, Rows
 from noisewise.dpsep.family import outer_products, unpacked
-from noisewise.mechanism import Budget, Release, calibrate, release_sum
+from noisewise.mechanism import Budget, Release, calibrate, in_blocks, release_sum
 
 _ROOM = 2.0
 _MOST_GAIN = 6.0
@@ -109,7 +109,7 @@ def buy_whitening(
     spread = float(width)
     for line in lines:
         found = release_sum(
-            rows.map(partial(_products, centre, matrix)),
+            rows.map(partial(in_blocks, partial(_products, centre, matrix))),
             1 + spread,
             part,
             what=line.what,

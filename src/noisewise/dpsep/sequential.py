@@ -19,14 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.optimize import brentq
 
 from noisewise._validate import integer_at_least, positive
 from noisewise.data import Rows, record_count
 from noisewise.dpsep.family import Family
 from noisewise.dpsep.site import Gaussian, Natural, Site
 from noisewise.mechanism import Budget, Certificate, Release, calibrate, issue
-from noisewise.mechanism.accounting import gaussian_limit
+from noisewise.mechanism.accounting import gaussian_epsilon
 
 _LEAST = 1e-4
 
@@ -224,7 +223,7 @@ def literal_certificate(
         epochs: Passes over the table.
     """
     blocks = 2 * getattr(family, "count", 1)
-    true = _gaussian_epsilon(math.sqrt(blocks * epochs) / noise_multiplier, budget.delta)
+    true = gaussian_epsilon(math.sqrt(blocks * epochs) / noise_multiplier, budget.delta)
     # A hair above: the ledger recomputes epsilon with pessimistic rounding.
     honest = Budget(epsilon=1.001 * true, delta=budget.delta, adjacency="replace-one")
     release = Release(
@@ -241,9 +240,3 @@ def literal_certificate(
         "the noise comes from a seed",
     )
     return issue(honest, (release,), sources, void)
-
-
-def _gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon of mu-Gaussian differential privacy at ``delta``."""
-    found = brentq(lambda log: gaussian_limit(math.exp(log), delta) - mu, -7.0, 12.0)
-    return math.exp(found)

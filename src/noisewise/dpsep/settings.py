@@ -8,8 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, fraction, integer_at_least, positive, shown
+from noisewise._validate import (
+    NoisewiseError,
+    finite_array,
+    integer_at_least,
+    known_fields,
+    positive,
+    shown,
+)
 from noisewise.mechanism import Mechanism
+from noisewise.mechanism.accounting import check_sampling_rate
 
 
 class Bounds(NamedTuple):
@@ -67,17 +75,20 @@ class SepSettings:
     little. Infinity never does."""
 
     def __post_init__(self) -> None:
-        if self.sampling_rate != 1.0:
-            fraction("sampling_rate", self.sampling_rate)
+        check_sampling_rate(self.sampling_rate)
         integer_at_least("steps", self.steps, 1)
         integer_at_least("natural_steps", self.natural_steps, 0)
         if self.natural_steps and self.natural_bounds is None:
             raise NoisewiseError("natural_steps need natural_bounds: clip norms of eta_s")
-        if len(self.weights) != 3 or not all(weight > 0 for weight in self.weights):
+        finite_array("weights", self.weights, above_zero=True)
+        if np.shape(self.weights) != (3,):
             raise NoisewiseError(
                 f"weights must be three positive numbers, got {shown(self.weights)}"
             )
-        for name in ("mean_rate", "precision_rate", "extra_rate", "last_rate", "averaged"):
+        shares = ("mean_rate", "precision_rate", "extra_rate", "last_rate", "averaged")
+        for name in (*shares, "decay_from", "floor"):
+            finite_array(name, getattr(self, name))
+        for name in shares:
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:
                 raise NoisewiseError(f"{name} must be in (0, 1], got {shown(value)}")
@@ -99,10 +110,11 @@ class SepSettings:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> SepSettings:
         """Back from `to_dict`."""
-        given = dict(plain)
-        for name in ("bounds", "natural_bounds"):
-            given[name] = None if given[name] is None else Bounds(*given[name])
-        return cls(**given | {"weights": tuple(given["weights"])})
+        given = dict(known_fields(cls, plain))
+        for name in ("bounds", "natural_bounds", "weights"):
+            if given.get(name) is not None:
+                given[name] = tuple(given[name]) if name == "weights" else Bounds(*given[name])
+        return cls(**given)
 
     def clip_norm(self, extras: int) -> float:
         """The joint clip norm sqrt(sum C_k^2) in scaled units: block k is clipped to its weight."""

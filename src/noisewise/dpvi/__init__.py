@@ -2,7 +2,12 @@
 
 from noisewise.dpvi.algorithm import BLOCKS, Dpvi, DpviNumbers
 from noisewise.dpvi.aligned import Aligned
-from noisewise.dpvi.assemble import assemble, decaying_schedule, noise_variance
+from noisewise.dpvi.assemble import (
+    assemble,
+    decaying_schedule,
+    noise_variance,
+    prepared_rows,
+)
 from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule, Point

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from noisewise.data import Rows
 from noisewise.dpvi.algorithm import Dpvi, DpviNumbers
 from noisewise.dpvi.aligned import Aligned
 from noisewise.dpvi.means_only import MeansOnly
@@ -19,7 +20,7 @@ from noisewise.dpvi.settings import Settings
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
 from noisewise.engine import Run, release_numbers
 from noisewise.guides import DiagonalGuide, FullRankGuide
-from noisewise.mechanism import Mechanism
+from noisewise.mechanism import Mechanism, in_blocks
 from noisewise.models import Frame, Target, identity_frame, scaled_frame, whitened_frame
 
 _PRIOR_SDS = 12.0
@@ -121,6 +122,19 @@ def assemble(
         ),
         start=_start(settings, rule, frame),
     )
+
+
+def prepared_rows(target: Target, run: Run, rows: Rows) -> Rows:
+    """Records as the run takes them: in blocks of one size, so that no record's bits follow the
+    number of the others.
+
+    Args:
+        target: The model.
+        run: By `assemble`.
+        rows: The model's arguments.
+    """
+    frame = run.numbers.constants.frame
+    return in_blocks(lambda block: target.prepare(block, frame), rows)
 
 
 def heuristic_step(noise_multiplier: float, clip_norm: float, steps: int, parameters: int) -> float:

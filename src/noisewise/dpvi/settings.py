@@ -7,13 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, fraction, integer_at_least, one_of, positive, shown
+from noisewise._validate import (
+    NoisewiseError,
+    finite_array,
+    integer_at_least,
+    known_fields,
+    one_of,
+    positive,
+    shown,
+    true_or_false,
+)
 from noisewise.dpvi.optimiser import build_optimiser
 from noisewise.mechanism import Mechanism
+from noisewise.mechanism.accounting import check_sampling_rate
 
 RULES = ("means_only", "preconditioned", "vanilla", "natural", "aligned", "aligned_natural")
 _FULL_RANK = ("vanilla", "preconditioned", "aligned")
 _MATRIX = ("means_only", "aligned")
+_ARRAYS = ("location", "curvature", "frame_scale", "prior_precision", "start", "shift", "stretch")
+_SCALES = ("frame_scale", "stretch")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,18 +101,20 @@ class Settings:
         one_of("rule", self.rule, RULES)
         one_of("scale_map", self.scale_map, ("softplus", "exp"))
         one_of("scale_of", self.scale_of, ("sd", "variance"))
-        if self.sampling_rate != 1.0:
-            fraction("sampling_rate", self.sampling_rate)
-        positive("curvature_sd", self.curvature_sd)
-        positive("initial_step_multiplier", self.initial_step_multiplier)
+        check_sampling_rate(self.sampling_rate)
+        for name in ("curvature_sd", "initial_step_multiplier", "slope_threshold", "scale_step"):
+            positive(name, getattr(self, name), finite=True)
+        for name in ("clip_prior", "full_curvature", "paper_priors"):
+            true_or_false(name, getattr(self, name))
+        for name in _ARRAYS:
+            finite_array(name, getattr(self, name), above_zero=name in _SCALES)
+        finite_array("initial_free_scale", self.initial_free_scale)
         if not self.by_slope:
-            positive("precondition", self.precondition)
+            positive("precondition", self.precondition, finite=True)
         elif self.rule != "preconditioned":
             raise NoisewiseError(
                 f"precondition='slope' is for rule preconditioned, not {self.rule}"
             )
-        positive("slope_threshold", self.slope_threshold)
-        positive("scale_step", self.scale_step)
         if self.rule.startswith("aligned") and self.guide_draws != 1:
             raise NoisewiseError(
                 f"rule {self.rule} takes the scales' gradient from one draw's: guide_draws must be "
@@ -112,8 +126,8 @@ class Settings:
             raise NoisewiseError(
                 "rule means_only needs curvature, the simulated one: take settings from a plan"
             )
-        if not 0 <= self.burn_in < 1:
-            raise NoisewiseError(f"burn_in must be in [0, 1), got {self.burn_in!r}")
+        if not (isinstance(self.burn_in, int | float) and 0 <= self.burn_in < 1):
+            raise NoisewiseError(f"burn_in must be in [0, 1), got {shown(self.burn_in)}")
 
     def _check_guide(self) -> None:
         """A full-rank guide only where a rule knows its chain rule, and its scales are sds."""
@@ -153,11 +167,11 @@ class Settings:
                 "lambda_c) and learning_rate (an optimiser's)"
             )
         if self.contraction_rate is not None:
-            positive("contraction_rate", self.contraction_rate)
-        if self.step_factor is not None:
-            positive("step_factor", np.min(np.asarray(self.step_factor)))
+            positive("contraction_rate", self.contraction_rate, finite=True)
+        finite_array("step_factor", self.step_factor, above_zero=True)
         if self.learning_rate is not None:
-            build_optimiser(self.optimiser, positive("learning_rate", self.learning_rate))
+            rate = positive("learning_rate", self.learning_rate, finite=True)
+            build_optimiser(self.optimiser, rate)
         elif self.optimiser != "adam":
             raise NoisewiseError(f"optimiser {shown(self.optimiser)} needs a learning_rate")
 
@@ -220,10 +234,6 @@ class Settings:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Settings:
         """Back from `to_dict`."""
-        arrays = {"location", "curvature", "frame_scale", "prior_precision"}
-        arrays |= {"start", "step_factor", "shift", "stretch"}
-        given: dict[str, Any] = {
-            name: np.asarray(value, float) if name in arrays and value is not None else value
-            for name, value in plain.items()
-        }
-        return cls(**given)
+        arrays = (*_ARRAYS, "step_factor")
+        given = {n: finite_array(n, v) if n in arrays else v for n, v in plain.items()}
+        return cls(**known_fields(cls, given))

@@ -17,12 +17,37 @@ from noisewise._validate import fraction
 from noisewise.data import Column, Schema, Table
 from noisewise.data.errors import DataError
 from noisewise.estimators.declaring import TARGET, feature_columns, in_original_units
+from noisewise.estimators.pipelines import fitted_steps
 from noisewise.fitting import fit
 from noisewise.mechanism import Budget
 from noisewise.models import Glm, glm_for
 from noisewise.posterior import Status
 from noisewise.result import Result
 
+_HARMLESS = (
+    *(
+        "X has ",
+        "The feature names",
+        "Feature names",
+        "Input X contains",
+        "Input y contains",
+        "Input contains",
+    ),
+    *("Sparse data", "This ", "Unsupported sparse", "A sparse matrix", "Unknown label type"),
+)
+_IN_OUR_WORDS = {
+    "could not convert": "X or y holds text that is not numbers: encode it first",
+    "inconsistent numbers": "X and y are not equally long: every row needs a target value",
+    "Expected 2D array": (
+        "Expected 2D array as X, rows by features. Reshape your data: X.reshape(-1, 1) makes a "
+        "table of a single feature"
+    ),
+    "Complex data": "Complex data not supported: X and y must be real numbers",
+    "y should be a 1d array": "y should be a 1d array, with one target value a row",
+    "feature(s)": "X holds 0 feature(s) (shape=(, 0)) while a minimum of 1 is required.",
+    "sample(s)": "X has 1 sample or none: a private fit needs many rows",
+}
+_UNUSABLE = "X and y must be arrays of numbers: X rows by features, y one value a row"
 _CHUNK_FLOATS = 2**22  # draws x rows held at a time when predicting: 32 MiB
 
 
@@ -37,6 +62,12 @@ class _Family:
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):
     """One private fit of a table that is made from X and y: what all estimators share.
+
+    What was done to X and y before is not accounted for: a scaler or an encoder in a pipeline that
+    is fitted to the same rows gives their means, sds or categories away without noise. ``fit``
+    warns of those that it can see, and its certificate says that the result is not private. Declare
+    ``bounds`` instead, or use steps that learn nothing (``FunctionTransformer``, an encoder with
+    ``categories`` declared).
 
     A dataclass writes the constructor that scikit-learn wants, a parameter an attribute.
     """
@@ -76,9 +107,11 @@ class PrivateEstimator(BaseEstimator):
         target: Column,
         y: np.ndarray,
         sources: dict[str, str] | None = None,
+        not_private_because: tuple[str, ...] = (),
         **options: Any,
     ) -> Result:
-        """One private fit; ``sources`` is what its certificate should say besides.
+        """One private fit; ``sources`` is what its certificate should say besides, and
+        ``not_private_because`` what voids it.
 
         Only public quantities and what `fit` released are kept: never a row.
         """
@@ -101,8 +134,19 @@ class PrivateEstimator(BaseEstimator):
             **options,
         )
         self._family.fits += self.ledger is None
-        more = (sources or {}) | before
-        certificate = replace(result.privacy, sources=result.privacy.sources | more)
+        steps = fitted_steps(self)
+        if steps:
+            why = f"{', '.join(steps)} before it learned from the same rows without noise"
+            not_private_because += (why,)
+            warnings.warn(
+                f"this fit is NOT PRIVATE: {why}; declare bounds and categories instead",
+                stacklevel=4,
+            )
+        certificate = replace(
+            result.privacy,
+            sources=result.privacy.sources | (sources or {}) | before,
+            not_private_because=(*result.privacy.not_private_because, *not_private_because),
+        )
         self.result_ = replace(result, privacy=certificate)
         self.privacy_ = certificate
         self.status_ = result.status
@@ -156,6 +200,7 @@ class PrivateGlm(PrivateEstimator):
         target: Column,
         y: np.ndarray,
         sources: dict[str, str] | None = None,
+        not_private_because: tuple[str, ...] = (),
     ) -> None:
         """One private fit, and its draws in the units of X."""
         result = self._fit_result(
@@ -164,6 +209,7 @@ class PrivateGlm(PrivateEstimator):
             target,
             y,
             sources,
+            not_private_because,
             steps=self.steps,
             covariate_share=self.covariate_share,
         )
@@ -210,14 +256,12 @@ def tails(level: float) -> list[float]:
 
 @contextmanager
 def _quoting_nothing() -> Iterator[None]:
-    """Replace those messages of scikit-learn and NumPy that quote a cell or count the rows."""
+    """Only those messages of scikit-learn and NumPy pass that quote no cell and count no rows."""
     try:
         yield
     except ValueError as error:
-        if "could not convert" in str(error):
-            raise DataError("X or y holds text that is not numbers: encode it first") from None
-        if "inconsistent numbers of samples" in str(error):
-            raise DataError(
-                "X and y are not equally long: every row needs a target value"
-            ) from None
-        raise
+        text = str(error)
+        if text.startswith(_HARMLESS):
+            raise DataError(text.splitlines()[0]) from None
+        words = (words for part, words in _IN_OUR_WORDS.items() if part in text)
+        raise DataError(next(words, _UNUSABLE)) from None

@@ -21,7 +21,9 @@ from noisewise.estimators.declaring import TARGET
 class DPLogisticRegression(ClassifierMixin, PrivateGlm):
     """Binary logistic regression under differential privacy, with error bars that know the noise.
 
-    Sample weights are not supported: they would let one record count for many.
+    Sample weights are not supported: they would let one record count for many. A scaler before it
+    in a pipeline, fitted to the same rows, gives their means and sds away without noise: declare
+    ``bounds`` instead. ``fit`` warns of it, and the certificate then says NOT PRIVATE.
 
     Parameters
     ----------
@@ -53,7 +55,8 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         The table's ledger: what every fit spends is written there before it is released, fits of
         copies included, and one that would pass its total is refused.
     classes : sequence of two labels or None
-        The label set. None takes the labels found in y for public, and the certificate says so.
+        The label set, from outside knowledge. With None the labels are read from y without noise,
+        and the certificate says that the result is **not private**.
 
     Attributes
     ----------
@@ -100,9 +103,10 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         if not np.all(second | (y == labels[0])):
             raise DataError("y has labels that are not among the declared classes: declare both")
         found = self.classes is None
-        source = "the labels found in y, taken for public" if found else "declared by classes"
+        source = "the labels found in y" if found else "declared by classes"
+        because = ("its labels were read from y without noise: declare classes",) if found else ()
         target = Column(name=TARGET, kind="binary")
-        self._fit_private("logistic", X, target, second, {"label set": source})
+        self._fit_private("logistic", X, target, second, {"label set": source}, because)
         self.classes_ = labels
         self.coef_ = self.coef_draws_.mean(0, keepdims=True)
         self.intercept_ = self.intercept_draws_.mean(keepdims=True)

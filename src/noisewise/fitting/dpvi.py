@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
 from noisewise.covariates import as_declared, covariates_cost, know_covariates, share_to_spend
-from noisewise.data import Rows
-from noisewise.dpvi import BLOCKS, Settings, assemble, trace_of
+from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import count_cost, in_blocks
+from noisewise.mechanism import count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
 from noisewise.posterior import (
     LARGEST_MATRIX,
     FitContext,
     Outcome,
+    Status,
     check_method,
     default_method,
     infer_pooled,
@@ -54,6 +56,8 @@ class Dpvi:
                 f"{shown(plan)}"
             )
         target = job.bound.target
+        for note in silent_records(job.bound):
+            warnings.warn(note, stacklevel=4)
         if isinstance(plan, Plan):
             plan.check(job.bound, self.name, job.public_sample)
         settings = self._settings
@@ -108,22 +112,16 @@ class Dpvi:
         mechanism = settings.mechanism().calibrate(job.budget, others)
         target = job.bound.target
         run = assemble(settings, target, mechanism, count.value)
-        frame = run.numbers.constants.frame
-
-        def prepared(rows: Rows) -> Rows:
-            # In blocks of one size: no record's bits follow the number of the others.
-            return in_blocks(lambda block: target.prepare(block, frame), rows)
-
         return Prepared(
             runs=[run],
-            rows=job.bound.view.private(job.table).map(prepared),
+            rows=job.bound.view.private(job.table).map(partial(prepared_rows, target, run)),
             releases=(*known.releases, mechanism.release("gradients")),
             settings=settings,
             source=source,
             public_count=count.value,
             covariates=known.bounds,
             sources=known.sources,
-            notes=known.notes,
+            notes=(*silent_records(job.bound), *known.notes),
         )
 
     def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
@@ -147,10 +145,12 @@ class Dpvi:
         contexts = [FitContext.of(run, settings, reference) for reference in references]
         (outcome,) = infer_pooled(method, [trace], contexts, job.draws, [rng])
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
+        latents = _latents(job.bound, outcome.draws)
+        overflown = not all(np.isfinite(values).all() for values in latents.values())
         return Reading(
-            draws=_latents(job.bound, outcome.draws),
+            draws=latents,
             noise_unaware=_latents(job.bound, outcome.noise_unaware),
-            status=outcome.status,
+            status=Status.DIVERGED if overflown else outcome.status,
             posterior=method,
             trace={
                 "means": trace.block_means(),
@@ -164,6 +164,18 @@ class Dpvi:
     def _method(self, bound: BoundModel, settings: Settings) -> str:
         default = default_method(settings) if bound.capabilities.unique_optimum else "averaged"
         return self.chosen_posterior or default
+
+
+def silent_records(bound: BoundModel) -> tuple[str, ...]:
+    """A sentence about records that contribute nothing, if simulated ones do so."""
+    share = bound.silent_share
+    if not share > 0:
+        return ()
+    return (
+        f"the model's gradient is not a number for {share:.0%} of the records that the schema "
+        "simulates: such records contribute nothing, and the posterior is of the others; mend the "
+        "model, or declare narrower bounds",
+    )
 
 
 def _assemble_once(job: Job, settings: Settings) -> Run:

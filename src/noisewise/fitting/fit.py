@@ -8,17 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
+from noisewise._validate import (
+    LARGEST_SEED,
+    NoisewiseError,
+    Progress,
+    integer_at_least,
+    one_of,
+    shown,
+)
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
 from noisewise.engine import certify, public_count, refuse_another_count
+from noisewise.engine.memory import refuse_if_too_large
 from noisewise.fitting.dpsep import DpSep
 from noisewise.fitting.dpvi import Dpvi
-from noisewise.fitting.method import Job, Method, Prepared, Reading
+from noisewise.fitting.method import Job, Method, Prepared, Reading, nominal_count
 from noisewise.fitting.network import NetworkSep
 from noisewise.mechanism import Budget, Ledger, Reservation, refuse_double_precision
 from noisewise.models import bind_model
 from noisewise.planning import Plan
+from noisewise.planning.first_guess import STEPS
 from noisewise.result import Request, Result
 
 
@@ -86,7 +95,7 @@ def fit(
     if steps is not None:
         integer_at_least("steps", steps, 10)
     if insecure_seed is not None:
-        integer_at_least("insecure_seed", insecure_seed, 0)
+        integer_at_least("insecure_seed", insecure_seed, 0, LARGEST_SEED)
     if plan is not None and steps is not None:
         raise NoisewiseError("steps is part of the plan: pass one of plan and steps")
     one_of("method", method, ("dpvi", "dp-sep"))
@@ -94,6 +103,8 @@ def fit(
         covariate_share = 0.0  # neither these settings nor their posterior simulate covariates
     bound = bind_model(model, table.schema, target, features, public_sample)
     _refuse_own_rows(public_sample, table)
+    count = table.schema.rows or nominal_count(table) // 2
+    refuse_if_too_large(count, bound.width, bound.target.dim, steps or STEPS, draws)
     job = Job(
         bound=bound,
         table=table,

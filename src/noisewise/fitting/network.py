@@ -31,7 +31,7 @@ from noisewise.dpsep import (
 from noisewise.engine import Finished, PublicCount, Run
 from noisewise.fitting.dpsep import refuse_without_design, run_sep, sep_trace
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import Release, count_cost
+from noisewise.mechanism import Release, count_cost, in_blocks
 from noisewise.models import BoundModel, Network
 from noisewise.posterior import Status, read_sep, sep_status
 from noisewise.result import NetworkScaling
@@ -87,7 +87,7 @@ class NetworkSep:
         declared = "as declared" if _declared(job.bound) else "by those, too"
         return Prepared(
             runs=assemble_phases(phases, mechanisms, count.value, initial),
-            rows=job.bound.view.private(job.table).map(scales.rows),
+            rows=job.bound.view.private(job.table).map(partial(in_blocks, scales.rows)),
             releases=(*bought, *(one.release("sites") for one in mechanisms)),
             settings=phases[-1].settings,
             source="fixed, chosen on simulated regressions; inputs are scaled by the second "

@@ -30,6 +30,18 @@ _SEARCH_LIMIT = 60
 _LITTLE_NOISE = 2.0
 _COARSER = 8.0
 _SURELY_LEFT = 0.9
+LEAST_RATE = 2.0**-40
+_LEAST_NOISE = 0.2
+
+
+def check_sampling_rate(rate: float) -> None:
+    """Refuse a rate that is none, or that no sampler can keep to.
+
+    Args:
+        rate: Every record's chance of being in a batch; 1 takes all of them.
+    """
+    if rate != 1.0 and not fraction("sampling_rate", rate) >= LEAST_RATE:
+        raise NoisewiseError(f"sampling_rate must be at least 2**-40, got {rate:g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +64,7 @@ class Release:
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
         integer_at_least("times", self.times, 1)
-        if self.sampling_rate != 1.0:
-            fraction("sampling_rate", self.sampling_rate)
+        check_sampling_rate(self.sampling_rate)
 
     def event(self) -> DpEvent:
         """The release in dp-accounting's own terms."""
@@ -185,12 +196,32 @@ def gaussian_limit(epsilon: float, delta: float) -> float:
     """
 
     def excess(log_mu: float) -> float:
-        mu = math.exp(log_mu)
-        spent = math.exp(log_ndtr(-epsilon / mu + mu / 2))
-        spent -= math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+        spent = _gaussian_delta(math.exp(log_mu), epsilon)
         return math.log(max(spent, 1e-300)) - math.log(delta)
 
     return math.exp(brentq(excess, math.log(1e-8), math.log(1e4), xtol=1e-10))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon of mu-Gaussian differential privacy at ``delta``: `gaussian_limit`'s inverse.
+
+    Args:
+        mu: Signal-to-noise ratio of one record; zero and below is no signal.
+        delta: At which epsilon is wanted.
+
+    >>> round(gaussian_epsilon(gaussian_limit(1.0, 1e-6), 1e-6), 6)
+    1.0
+    """
+    if mu <= 0 or _gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    most = mu * (mu / 2 + 40)  # at which delta is below 1e-300
+    return float(brentq(lambda epsilon: _gaussian_delta(mu, epsilon) - delta, 0.0, most))
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    """Delta of mu-Gaussian differential privacy at ``epsilon``."""
+    found = math.exp(log_ndtr(-epsilon / mu + mu / 2))
+    return found - math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
 
 
 def sampled_limit(mu: float, sampling_rate: float, steps: int) -> float:
@@ -220,6 +251,12 @@ def calibrate(
     37.33
     """
     guess = sampled_limit(gaussian_limit(budget.epsilon, budget.delta), sampling_rate, steps)
+    if not guess >= _LEAST_NOISE:
+        # One record's privacy loss then spreads over more of the grid than memory holds.
+        raise NoisewiseError(
+            f"at sampling_rate={sampling_rate:g} hardly a record is drawn in {steps} steps, too "
+            f"few to account for at epsilon={budget.epsilon:g}: raise the rate"
+        )
     width = _search_width(budget.epsilon, steps, guess)
     if others and epsilon_spent(others, budget.delta, budget.adjacency, width) >= budget.epsilon:
         raise NoisewiseError(

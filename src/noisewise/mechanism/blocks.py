@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from noisewise._shapes import Shaped
 
 _BLOCK = 4096
+_BLOCK_NUMBERS = 2**22
 
 
 def in_blocks(
     function: Callable[[dict[str, Any]], dict[str, Any]], rows: dict[str, Shaped[Any, "count ..."]]
-) -> dict[str, Shaped[Array, "count ..."]]:
+) -> dict[str, Shaped[np.ndarray, "count ..."]]:
     """A function of rows that treats each by itself, with the same rounding whatever their number.
 
     A matrix product over the whole table rounds by the table's size, so that one record more would
@@ -28,16 +28,16 @@ def in_blocks(
         rows: Columns of the whole table, by name.
     """
     count = len(next(iter(rows.values())))
+    widest = max(math.prod(np.shape(column)[1:]) for column in rows.values())
+    size = max(1, min(_BLOCK, _BLOCK_NUMBERS // max(1, widest)))
     parts = []
-    for first in range(0, max(1, count), _BLOCK):
-        here = {name: np.asarray(column)[first : first + _BLOCK] for name, column in rows.items()}
-        short = _BLOCK - min(_BLOCK, count - first)
+    for first in range(0, max(1, count), size):
+        here = {name: np.asarray(column)[first : first + size] for name, column in rows.items()}
+        short = size - min(size, count - first)
+        # In one order in memory, too: sums go along it.
         filled = {
-            name: np.pad(column, [(0, short)] + [(0, 0)] * (column.ndim - 1))
+            name: np.ascontiguousarray(np.pad(column, [(0, short)] + [(0, 0)] * (column.ndim - 1)))
             for name, column in here.items()
         }
         parts.append(jax.tree.map(np.asarray, function(filled)))
-    return {
-        name: jnp.asarray(np.concatenate([part[name] for part in parts])[:count])
-        for name in parts[0]
-    }
+    return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-from noisewise._validate import NoisewiseError, fraction, one_of, positive
+from noisewise._validate import NoisewiseError, fraction, one_of, positive, shown
 
 ADJACENCIES = ("add-remove", "replace-one")
+_EPSILONS = (1e-9, 1e6)
+"""Outside of these the accountant's own arithmetic overflows; neither end is of any use."""
 _LEAST_DELTA = 1e-11
 """The accountant convolves by FFT in double precision; below this its rounding errors are no longer
 small beside delta, and its epsilon is no longer surely an upper bound."""
@@ -36,6 +38,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, finite=True)
+        if not _EPSILONS[0] <= self.epsilon <= _EPSILONS[1]:
+            low, high = _EPSILONS
+            raise NoisewiseError(
+                f"epsilon must be from {low:g} to {high:g}, got {shown(self.epsilon)}: useful ones "
+                "are between 0.01 and 10"
+            )
         fraction("delta", self.delta)
         if not self.delta >= _LEAST_DELTA:
             raise NoisewiseError(

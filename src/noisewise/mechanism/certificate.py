@@ -171,14 +171,13 @@ def issue(
     """
     width = discretisation(budget.epsilon)
     spent = epsilon_spent(releases, budget.delta, budget.adjacency, width)
-    names = ("noisewise", "dp-accounting", "jax", "numpyro", "randomgen")
     return Certificate(
         budget=budget,
         releases=releases,
         epsilon_spent=spent,
         sources=sources,
         not_private_because=not_private_because,
-        software={name: _version(name) for name in names},
+        software=software_versions(),
     )
 
 
@@ -206,6 +205,12 @@ def verify_run(
     if not bought and certificate.counts_rows:
         reasons.append("the number of rows is public, and a release pays for it all the same")
     return found._replace(holds=not reasons, reasons=tuple(dict.fromkeys(reasons)))
+
+
+def software_versions() -> dict[str, str]:
+    """Of everything that a release rests on."""
+    names = ("noisewise", "dp-accounting", "jax", "numpyro", "randomgen")
+    return {name: _version(name) for name in names}
 
 
 def _version(package: str) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 
 from noisewise._shapes import Float, Int
-from noisewise._validate import fraction, integer_at_least, positive
-from noisewise.mechanism.accounting import Release, calibrate
+from noisewise._validate import integer_at_least, positive
+from noisewise.mechanism.accounting import Release, calibrate, check_sampling_rate
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid
 from noisewise.mechanism.noise import LEAST_PASSES, Draws
@@ -39,8 +39,7 @@ class Mechanism:
     def __post_init__(self) -> None:
         positive("clip_norm", self.clip_norm)
         integer_at_least("steps", self.steps, 1)
-        if self.sampling_rate != 1.0:
-            fraction("sampling_rate", self.sampling_rate)
+        check_sampling_rate(self.sampling_rate)
         if self.noise_multiplier is not None:
             positive("noise_multiplier", self.noise_multiplier)
 

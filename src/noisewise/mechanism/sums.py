@@ -91,6 +91,8 @@ def rounded_rows(values: Float[np.ndarray, "count k"], grid: Grid) -> Int[np.nda
     A row that rounds to within the bound is kept as it is, so statistics on the bound itself, like
     indicators, are exact; one that does not is clipped far enough inside to round to within it.
     """
+    # In one order in memory: how a norm is rounded must not follow from how many records there are.
+    values = np.ascontiguousarray(values)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = values * (grid.points / grid.clip_norm)
         norms = np.sqrt(np.sum(scaled * scaled, axis=1))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, listed
 from noisewise.data import Column, Encoder, PrivateRows, Rows, Schema, Table, record_count
 from noisewise.models.ready_made import ReadyMade
 
@@ -106,7 +106,7 @@ def bind(
     if wants_target and target is None:
         raise NoisewiseError(
             "the model observes y but no target was named: pass target=, one of "
-            f"{', '.join(schema.names)}"
+            f"{listed(schema.names)}"
         )
     offered = set(schema.names)
     encoder = None
@@ -122,12 +122,12 @@ def bind(
         elif parameter.default is parameter.empty:
             raise NoisewiseError(
                 f"model argument '{parameter.name}' is not a column: expected one of "
-                f"{', '.join(sorted(offered))}"
+                f"{listed(sorted(offered))}"
             )
     if not arguments:
         raise NoisewiseError(
             f"the model takes no column of the table: name its arguments after columns "
-            f"({', '.join(schema.names)}), or X and y"
+            f"({listed(schema.names)}), or X and y"
         )
     if known is not None and target is not None:
         _check_target(known, schema, target)

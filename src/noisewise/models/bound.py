@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError
@@ -14,6 +17,7 @@ from noisewise.data import PublicSample, Rows, Schema
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
 from noisewise.models.centring import centred
+from noisewise.models.inspection import ModelError
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
 from noisewise.models.target import Target
@@ -26,6 +30,23 @@ _NEEDS = {
     "averaged_posterior": "a posterior that averaging can find",
     "site": "a site of the model",
 }
+
+
+_LOOKED_AT, _POINTS = 500, 4
+_STARTED: list[int] = []
+"""The process that looked at a model first, and with it started JAX."""
+
+
+def refuse_after_fork() -> None:
+    """Refuse to compute in a fork of a process that has computed: JAX's threads are not in it."""
+    here = os.getpid()
+    if not _STARTED:
+        _STARTED.append(here)
+    if _STARTED[0] != here:
+        raise NoisewiseError(
+            "this process was forked from one that has fitted or planned already, and JAX would "
+            "hang in it: start processes with multiprocessing's 'spawn' method, or by joblib's loky"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +63,26 @@ class BoundModel:
     def target(self) -> Target:
         """Densities and gradients, found on a few simulated rows."""
         found = build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
+        if self.view.encoder is not None and "y" in set(self.view.arguments) - found.generated:
+            raise ModelError(
+                "the model changes y on its way to obs=, so that it cannot generate it: hand y "
+                "itself to obs=, and put what was done to it into the distribution or the schema"
+            )
         return centred(found, self.view.simulate(np.random.default_rng(1), _ROWS))
+
+    @property
+    def width(self) -> int:
+        """Numbers that an encoded row has."""
+        return sum(int(np.prod(shape)) for _, shape, _ in self.target.layout.signature)
+
+    @cached_property
+    def silent_share(self) -> float:
+        """Share of simulated records whose gradient is not a number, wherever the parameters are:
+        such a record contributes nothing to a fit. Ready-made models have none."""
+        if isinstance(self.model, ReadyMade):
+            return 0.0
+        rows = self.view.simulate(np.random.default_rng(1), _LOOKED_AT)
+        return float(np.mean(~_counted(self.target, {n: np.asarray(c) for n, c in rows.items()})))
 
     @property
     def name(self) -> str:
@@ -97,6 +137,15 @@ fit, and a mixture has one optimum for every order of its components: look at do
             raise NoisewiseError(f"{purpose} needs {_NEEDS[capability]}, and {because}: {instead}")
 
 
+@partial(jax.jit, static_argnums=0)
+def _counted(target: Target, rows: Rows) -> jax.Array:
+    """Which records have a finite gradient at one of a few prior draws at least."""
+    thetas = target.sample_prior(jax.random.PRNGKey(0), _POINTS)
+    gradient = jax.vmap(jax.grad(target.log_likelihood), (None, 0))
+    found = jax.vmap(gradient, (0, None))(thetas, rows)
+    return jnp.isfinite(found).all(-1).any(0)
+
+
 def bind_model(
     model: Callable[..., Any] | str,
     schema: Schema,
@@ -113,6 +162,7 @@ def bind_model(
         features: The columns that make up ``X``; None is all but the target.
         public_sample: Rows of other people, from which simulated rows take their covariates.
     """
+    refuse_after_fork()
     found = named_model(model, schema, target, features)
     view = bind(found, schema, target, features)
     if public_sample is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from noisewise._files import read_toml, whole_file
 from noisewise._validate import NoisewiseError, shown
 
 _HEAD = """\
@@ -43,9 +43,8 @@ def write_plan(plan: Sections, path: Path) -> Path:
         "settings": settings,
     }
     text = _HEAD + tomli_w.dumps(_rounded(plain))
-    scratch = path.with_name(f".{path.name}.part")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    with whole_file(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
     return path
 
 
@@ -66,14 +65,7 @@ def _rounded(plain: Any) -> Any:
 @contextmanager
 def reading(path: Path) -> Iterator[Sections]:
     """What a plan file holds; one line says what is wrong with a bad one."""
-    try:
-        plain = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise NoisewiseError(f"cannot read the plan {shown(str(path))} ({reason})") from None
-    except ValueError as error:  # bad UTF-8 or bad TOML
-        reason = " ".join(str(error).split())
-        raise NoisewiseError(f"the plan {shown(str(path))} is not valid TOML: {reason}") from None
+    plain = read_toml(path, "plan")
     if plain.get("format") != _FORMAT:
         raise NoisewiseError(f"{shown(str(path))} is not a plan: make one with `noisewise plan`")
     try:
@@ -82,10 +74,10 @@ def reading(path: Path) -> Iterator[Sections]:
         if _digest(plain["settings"]) != made_for["settings_digest"]:
             source = f"plan file {path.name}, edited by hand"
         yield Sections(made_for, plain["forecast"], plain["settings"], source)
-    except NoisewiseError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = " ".join(str(error).split())
+        if isinstance(error, KeyError):
+            reason = f"{reason} is missing"
         raise NoisewiseError(
-            f"the plan {shown(str(path))} lacks or misspells an entry ({reason}): plan again"
+            f"the plan {shown(str(path))} cannot be used ({reason}): correct it, or plan again"
         ) from None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, finite_array, integer_at_least
 from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget
 from noisewise.models import Target
@@ -73,6 +73,10 @@ class Forecast:
     def from_dict(cls, plain: dict[str, Any]) -> Forecast:
         """Back from `to_dict`."""
         rows, budgets = plain["parameters"], plain["budgets"]
+        for cell in (*rows, *budgets):
+            numbers = {name: value for name, value in cell.items() if name != "name"}
+            for name, value in numbers.items():
+                finite_array(name, value)
         epsilons = tuple(dict.fromkeys(cell["epsilon"] for cell in budgets))
         sizes = tuple(dict.fromkeys(cell["rows"] for cell in budgets))
         found = {(cell["epsilon"], cell["rows"]): tuple(cell["expected_sd"]) for cell in budgets}
@@ -81,14 +85,14 @@ class Forecast:
             return tuple(row[name] for row in rows if name in row)
 
         return cls(
-            labels=tuple(row["name"] for row in rows),
+            labels=tuple(str(row["name"]) for row in rows),
             prior_sd=column("prior_sd"),
             sd=column("expected_sd"),
             single_release_sd=column("single_release_sd"),
             z_mean=column("z_mean"),
             z_sd=column("z_sd"),
-            fits=plain["fits"],
-            failed=plain["failed"],
+            fits=integer_at_least("fits", plain["fits"], 0),
+            failed=integer_at_least("failed", plain["failed"], 0),
             epsilons=epsilons,
             sizes=sizes,
             table=tuple(tuple(found[e, n] for n in sizes) for e in epsilons),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise._pages import write_page_about
-from noisewise._validate import NoisewiseError, Progress, integer_at_least, one_of, shown
+from noisewise._validate import (
+    NoisewiseError,
+    Progress,
+    integer_at_least,
+    one_of,
+    positive,
+    shown,
+)
 from noisewise.covariates import as_declared, covariates_cost
 from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
+from noisewise.engine.memory import refuse_if_too_large
 from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, bind_model
@@ -50,6 +59,7 @@ WITH_SAMPLE = (
 )
 _BUDGET = ("epsilon", "delta", "adjacency")
 FITS, RECALIBRATION_FITS = 24, 128
+_DRAWS = 400
 _SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "dp-sep": SepSettings}
 
 
@@ -120,16 +130,16 @@ class Plan:
         """Read a plan file."""
         with files.reading(Path(path)) as found:
             made_for = found.made_for
-            method = made_for.get("method", "dpvi")
+            method = one_of("method", made_for.get("method", "dpvi"), _SETTINGS)
             return cls(
                 settings=_SETTINGS[method].from_dict(found.settings),
-                rows=made_for["rows"],
-                schema=made_for["schema"],
+                rows=integer_at_least("rows", made_for["rows"], 2),
+                schema=str(made_for["schema"]),
                 budget=Budget(**{name: made_for[name] for name in _BUDGET}),
-                model=made_for["model"],
+                model=str(made_for["model"]),
                 method=method,
                 forecast=Forecast.from_dict(found.forecast),
-                choices=dict(made_for.get("choices", {})),
+                choices=_checked_choices(made_for.get("choices", {})),
                 source=found.source,
                 sample=made_for.get("public_sample"),
             )
@@ -205,6 +215,8 @@ def plan(
         raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
     bound = bind_model(model, schema, target, features, public_sample)
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
+    simulated = rows if fits or method == "dp-sep" else 2
+    refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
     others = (*bought, *count_cost(schema.rows, budget))
     bound = as_declared(bound, bought, rows) if bought else bound
@@ -249,6 +261,16 @@ def guess_settings(
     if not bound.capabilities.unique_optimum:
         return mixture_guess(bound, public_count, budget, steps)
     return first_guess(bound, public_count, budget, steps=steps or STEPS)
+
+
+def _checked_choices(choices: dict[str, Any]) -> dict[str, float]:
+    """Options of `design` as a file has them: numbers, by names that it knows."""
+    known = inspect.signature(design).parameters
+    for name, value in choices.items():
+        if name not in known or name in ("target", "summary", "steps"):
+            raise NoisewiseError(f"choices has no {shown(name)}: drop it")
+        positive(name, value, finite=True)
+    return dict(choices)
 
 
 class Searched(NamedTuple):

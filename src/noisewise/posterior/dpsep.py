@@ -17,7 +17,7 @@ from noisewise.dpsep import (
     noise_aware,
     noise_unaware,
 )
-from noisewise.posterior.status import Status
+from noisewise.posterior.status import Status, is_usable
 
 _DRIFT = 1.5
 """Most that means may move between the halves of the averaged part, in sds: their posterior's and
@@ -89,7 +89,7 @@ def sep_status(
             say of simulated inputs, where weights may go on drifting along directions that say
             nothing.
     """
-    if not (np.isfinite(trace.means).all() and np.isfinite(theta).all()):
+    if not (np.isfinite(trace.means).all() and is_usable(theta)):
         return Status.DIVERGED
     sds = observed(theta[:_SEEN]).std(0)
     late = observed(trace.means[trace.ends > (1 - settings.averaged) * settings.steps])

@@ -17,7 +17,7 @@ from noisewise.posterior.expected import ExpectedMoments
 from noisewise.posterior.expected_many import expect_many
 from noisewise.posterior.methods import check_method
 from noisewise.posterior.model_prior import UnderGaussianPrior, under_model_prior
-from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
+from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status, is_usable
 from noisewise.posterior.trace_model import diagonal_model
 
 _DIAGONAL = {"exact": exact, "naive": exact, "nuts": nuts, "laplace": laplace}
@@ -90,7 +90,7 @@ def _with_model_prior(
 ) -> list[Outcome]:
     """The model's prior brought in where descent was along a Gaussian one; then recalibrated."""
     settings, frame = context.settings, context.frame
-    done = [one._replace(draws=settings.recalibrated(one.draws)) for one in outcomes]
+    done = [_recalibrated(one, one.draws, settings) for one in outcomes]
     alive = [k for k, one in enumerate(outcomes) if one.moments is not None]
     if not alive:
         return done
@@ -109,11 +109,18 @@ def _with_model_prior(
     )
     for k, draws in zip(alive, found, strict=False):
         if np.isfinite(draws).all():
-            theta = settings.recalibrated(frame.to_model_exactly(draws))
-            done[k] = done[k]._replace(draws=theta)
+            done[k] = _recalibrated(outcomes[k], frame.to_model_exactly(draws), settings)
         else:
             done[k] = done[k]._replace(status=Status.NOT_CONVERGED)
     return done
+
+
+def _recalibrated(
+    outcome: Outcome, theta: Float[np.ndarray, "draws dim"], settings: Settings
+) -> Outcome:
+    draws = settings.recalibrated(theta)
+    status = outcome.status if is_usable(draws) else Status.DIVERGED
+    return outcome._replace(draws=draws, status=status)
 
 
 def _keep(trace: Trace, settings: Settings) -> _Kept:
@@ -157,8 +164,9 @@ def _outcome(
     if theta is None:
         theta = found.draw_theta(rng)
     noise_unaware = context.frame.to_model_exactly(_noise_unaware(trace, found, context, rng))
+    theta = context.frame.to_model_exactly(theta)  # recalibrated under the model's prior
     status = Status.OK
-    if not np.isfinite(theta).all():
+    if not is_usable(theta):
         status = Status.DIVERGED
     elif not settled:
         status = Status.NOT_CONVERGED
@@ -167,7 +175,6 @@ def _outcome(
     moments = None
     if settings.along_gaussian_prior and method != "naive" and status != Status.DIVERGED:
         moments = found.theta_moments()
-    theta = context.frame.to_model_exactly(theta)
     return Outcome(
         draws=noise_unaware if method == "naive" else theta,
         noise_unaware=noise_unaware,
@@ -224,7 +231,7 @@ def _averaged(trace: Trace, context: FitContext, draws: int, rng: np.random.Gene
     if stationarity is not None:
         settled = all(test.passed for test in stationarity.values())
     status = Status.OK if settled else Status.NOT_CONVERGED
-    if not np.isfinite(theta).all():
+    if not is_usable(theta):
         status = Status.DIVERGED
     return Outcome(
         draws=theta,

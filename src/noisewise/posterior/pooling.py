@@ -9,7 +9,7 @@ import numpy as np
 from noisewise.dpvi import Trace
 from noisewise.posterior.context import FitContext
 from noisewise.posterior.noise_aware import infer_many
-from noisewise.posterior.status import Outcome
+from noisewise.posterior.status import Outcome, Status
 
 
 def infer_pooled(
@@ -24,7 +24,7 @@ def infer_pooled(
 
     Contexts differ in their reference rows: a noisy covariate shape leaves open what covariates
     are like, and what it leaves open belongs to the error bars. How a fit went is judged under the
-    first context, the most plausible one.
+    first context, the most plausible one; draws that are no numbers spoil it under any.
 
     Args:
         method: One of `METHODS`.
@@ -39,10 +39,14 @@ def infer_pooled(
         infer_many(method, traces, context, int(part), rngs, side_by_side)
         for context, part in zip(contexts, np.diff(ends), strict=True)
     ]
-    return [
-        outcomes[0]._replace(
-            draws=np.concatenate([one.draws for one in outcomes]),
-            noise_unaware=np.concatenate([one.noise_unaware for one in outcomes]),
-        )
-        for outcomes in zip(*each, strict=True)
-    ]
+    return [_mixture(outcomes) for outcomes in zip(*each, strict=True)]
+
+
+def _mixture(outcomes: Sequence[Outcome]) -> Outcome:
+    first = outcomes[0]
+    failed = any(one.status is Status.DIVERGED for one in outcomes)
+    return first._replace(
+        status=Status.DIVERGED if failed else first.status,
+        draws=np.concatenate([one.draws for one in outcomes]),
+        noise_unaware=np.concatenate([one.noise_unaware for one in outcomes]),
+    )

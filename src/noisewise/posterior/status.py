@@ -43,6 +43,11 @@ class Status(Enum):
         }[self]
 
 
+def is_usable(theta: Float[np.ndarray, "draws dim"]) -> bool:
+    """Whether draws are numbers, and differ: anything else must not be called error bars."""
+    return bool(np.isfinite(theta).all() and (theta.std(0) > 0).all())
+
+
 class OptimumGiven(NamedTuple):
     """Gaussians of the optimum, one for each sensitivity."""
 

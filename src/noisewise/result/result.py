@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisewise._pages import write_page_about
-from noisewise._validate import fraction
+from noisewise._validate import NoisewiseError, fraction, shown
 from noisewise.mechanism import Certificate, Verification, verify_run
 from noisewise.posterior import Status
 from noisewise.result import signature as signing
@@ -136,7 +137,7 @@ class Result:
         """Read back what `save` wrote; refuses a corrupt or foreign folder."""
         with storage.reading(Path(folder)) as found:
             plain = found.plain
-            return cls(
+            back = cls(
                 privacy=Certificate.from_dict(plain["privacy"]),
                 status=Status(plain["status"]),
                 request=Request.from_dict(plain["request"]),
@@ -147,6 +148,24 @@ class Result:
                 **found.arrays,
                 signature=found.signature,
             )
+            back._check()
+            return back
+
+    def _check(self) -> None:
+        """Refuse arrays that cannot be a posterior, however whole their file is."""
+        every = [*self.draws.values(), *self.noise_unaware.values()]
+        if not self.draws or len({np.shape(values)[:1] for values in every}) != 1:
+            raise NoisewiseError("its draws are missing, or not equally many of every latent")
+        failed = self.status is Status.DIVERGED
+        for name, values in self.draws.items():
+            if values.dtype.kind != "f" or not (failed or np.isfinite(values).all()):
+                raise NoisewiseError(f"the draws of {shown(name)} are not all numbers")
+        words = (*self.notes, *self.nuisance, *chain(*self.coordinates.values()))
+        if not all(isinstance(word, str) for word in words):
+            raise NoisewiseError("its notes or names are not text")
+        for name, labels in self.coordinates.items():
+            if name not in self.draws or self.draws[name].shape[-1:] != (len(labels),):
+                raise NoisewiseError(f"the names along {shown(name)} are not as many as it has")
 
     def _stored(self) -> storage.Stored:
         return storage.Stored(

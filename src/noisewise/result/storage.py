@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise._files import check_writable, read_arrays, read_json, whole_folder
 from noisewise._validate import NoisewiseError
 from noisewise.result.signature import Signature
 
@@ -52,12 +51,14 @@ class ResultFileError(NoisewiseError):
 
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder that exists, before anything is spent; overwrite only our own results.
+    """Refuse a folder that exists or cannot be written, before anything is spent; overwrite only
+    our own results.
 
     Args:
         folder: Where a result is to be written.
         overwrite: Accept one of our own results in its place.
     """
+    check_writable(folder, folder=True)
     if not folder.exists():
         return
     if not overwrite:
@@ -69,26 +70,17 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
 
 
 def save(stored: Stored, folder: Path, *, overwrite: bool = False) -> Path:
-    """Write into a temporary sibling and rename, so that no half-written result is ever seen."""
+    """Whole or not at all: no half-written result is ever seen."""
     check_free(folder, overwrite=overwrite)
     files = stored.files
     if stored.signature is not None:
         if stored.signature.digest != digest(files):
             raise ResultFileError("the result was changed since it was signed: sign it again")
         files[_SIGNATURE] = (json.dumps(stored.signature._asdict(), indent=2) + "\n").encode()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with whole_folder(folder, overwrite=overwrite) as scratch:
         for name, raw in files.items():
             (scratch / name).write_bytes(raw)
         (scratch / _DIGEST).write_text(f"{digest(files)}\n")
-        scratch.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        scratch.rename(folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
     return folder
 
 
@@ -106,31 +98,30 @@ def reading(folder: Path) -> Iterator[Stored]:
     if not kept.is_file() or kept.read_bytes() != f"{digest(files)}\n".encode():
         raise ResultFileError(f"{folder} was changed since it was written: fetch it again")
     groups: dict[str, dict[str, np.ndarray]] = {group: {} for group in GROUPS}
-    with np.load(io.BytesIO(files[_ARRAYS]), allow_pickle=False) as arrays:
-        for key in arrays.files:
-            group, _, name = key.partition("/")
-            groups[group][name] = arrays[key]
     try:
+        for key, array in read_arrays(folder / _ARRAYS).items():
+            group, _, name = key.partition("/")
+            groups[group][name] = array
         signature = None
         if _SIGNATURE in files:
             signature = Signature(**json.loads(files.pop(_SIGNATURE)))
             if signature.digest != digest(files):
                 raise ValueError("its signature is of another result")
         yield Stored(plain, groups, signature)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResultFileError(f"{folder / _JSON} is damaged: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = " ".join(str(error).split())
+        raise ResultFileError(f"the result {folder} is damaged: {reason}") from error
 
 
 def _read_json(folder: Path) -> dict[str, Any]:
     try:
-        plain = json.loads((folder / _JSON).read_text())
-    except OSError as error:
-        raise ResultFileError(
-            f"{folder} holds no noisewise result ({_JSON} not readable)"
-        ) from error
-    except ValueError as error:
-        raise ResultFileError(f"{folder / _JSON} is not valid JSON") from error
-    if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
+        found = (folder / _JSON).is_file()
+    except (OSError, ValueError):  # a name that is too long, or none at all
+        found = False
+    if not found:
+        raise ResultFileError(f"{folder} holds no noisewise result ({_JSON} not readable)")
+    plain = read_json(folder / _JSON, "result")
+    if plain.get("format") != _FORMAT:
         raise ResultFileError(f"{folder / _JSON} was not written by noisewise")
     return plain
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError, integer_at_least, shown
+from noisewise._validate import LARGEST_SEED, NoisewiseError, integer_at_least, listed, shown
 from noisewise.data import PublicSample
 from noisewise.mechanism import Certificate
 from noisewise.models import Target, bind_model, model_name, named_model
@@ -59,7 +59,7 @@ def synthesize(
     integer_at_least("copies", copies, 2)
     fitted = max(result.request.public_count, 1)  # noise may have left none
     size = integer_at_least("rows", fitted if rows is None else rows, 1)
-    seed = secrets.randbits(63) if seed is None else integer_at_least("seed", seed, 0)
+    seed = secrets.randbits(63) if seed is None else integer_at_least("seed", seed, 0, LARGEST_SEED)
     if result.status is Status.DIVERGED:
         raise NoisewiseError(f"cannot synthesize from this result: {result.status.words}")
     generator = _generator(result, model, covariates)
@@ -159,7 +159,7 @@ def _check_covariates(name: str, generator: Generator) -> None:
     missing = [column for column in needed if column not in (sample or {})]
     if missing:
         raise NoisewiseError(
-            f"model '{name}' does not generate {', '.join(map(shown, missing))}: pass covariates=, "
+            f"model '{name}' does not generate {listed(missing)}: pass covariates=, "
             'a PublicSample with public rows of them, or fit the model "mixture", which generates '
             "whole records"
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from noisewise._files import read_json
 from noisewise._validate import NoisewiseError
 from noisewise.mechanism import Certificate
 from noisewise.posterior import Status
@@ -121,20 +122,14 @@ def read_origin(folder: Path) -> Saved:
             rows=int(plain["rows"]),
             covariates=[str(name) for name in plain["covariates"]],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise NoisewiseError(f"{folder / _FILE} is damaged: {error}") from error
 
 
 def _json(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        plain = json.loads((folder / name).read_text(encoding="utf-8"))
-    except OSError as error:
+    if not (folder / name).is_file():
         raise NoisewiseError(
             f"{folder} holds no synthetic tables ({name} not readable): name a folder that "
             "`noisewise synthesize` or SyntheticTables.save wrote"
-        ) from error
-    except ValueError as error:
-        raise NoisewiseError(f"{folder / name} is not valid JSON") from error
-    if not isinstance(plain, dict):
-        raise NoisewiseError(f"{folder / name} is not what noisewise writes")
-    return plain
+        )
+    return read_json(folder / name, "description of tables")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
+from noisewise._files import whole_folder
 from noisewise._pages import write_page_about
 from noisewise._validate import NoisewiseError, Progress, one_of
 from noisewise.data import Schema, Table
@@ -135,15 +134,8 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         folder = Path(folder)
         if folder.exists():
             raise NoisewiseError(f"{folder} exists already: choose another folder for the tables")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        with whole_folder(folder) as scratch:
             self._write(scratch, format, progress)
-            scratch.chmod(0o755)
-            scratch.rename(folder)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
         return folder
 
     def _write(self, folder: Path, format: str, progress: Progress | None) -> None:

@@ -1,0 +1,56 @@
+"""Ctrl-C ends the command line in one line, whatever the process is doing just then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+_GRACE = 3.0
+"""Seconds that a command has to clean up after itself."""
+_LINE = "stopped: nothing half-written is left, and nothing more was released"
+EXIT_CODE = 130
+_STATE = {"asked": False, "said": False}
+
+
+def watch() -> None:
+    """See to it that an interrupt ends this process, even one that Python loses.
+
+    A KeyboardInterrupt that is raised in a destructor or in a callback of compiled code is
+    swallowed there, and none is raised at all while compiled code runs. So a thread of its own
+    waits for the signal, and ends the process if it has not ended by itself soon after.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_wait, args=(reader,), daemon=True).start()
+    usual = sys.unraisablehook
+
+    def quiet(lost: Any) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            usual(lost)
+
+    sys.unraisablehook = quiet
+
+
+def _wait(reader: int) -> None:
+    while os.read(reader, 1) != bytes([signal.SIGINT]):
+        pass
+    _STATE["asked"] = True
+    threading.Event().wait(_GRACE)
+    say_stopped()
+    os._exit(EXIT_CODE)
+
+
+def asked_to_stop() -> bool:
+    """Whether an interrupt came, as far as the watching thread knows."""
+    return _STATE["asked"]
+
+
+def say_stopped() -> None:
+    """The one line, once."""
+    if not _STATE["said"]:
+        _STATE["said"] = True
+        os.write(2, f"{_LINE}\n".encode())

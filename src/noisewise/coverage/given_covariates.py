@@ -1,0 +1,54 @@
+"""Fits of tables with given covariates, which they know only as far as they buy their shape.
+
+Tables that are simulated from a schema have just the covariates that it suggests, and say nothing
+of a fit's purchase. Here covariates are given (real ones, or stressed ones), their shape is bought
+with seeded noise as a fit buys it, settings are made from it, and only outcomes are simulated.
+"""
+
+from dataclasses import replace
+
+from noisewise.covariates import know_covariates
+from noisewise.data import Rows, Table
+from noisewise.mechanism import Budget, count_cost
+from noisewise.models import BoundModel
+from noisewise.planning import Plan, guess_settings
+from noisewise.trials import Simulator
+from noisewise.trials.designs import dpvi_trial
+
+
+def given_covariates_simulator(
+    bound: BoundModel,
+    arrays: Rows,
+    budget: Budget,
+    *,
+    seed: int,
+    plan: Plan | None = None,
+    share: float | None = None,
+    posterior: str | None = None,
+) -> Simulator:
+    """DPVI of tables with these covariates; their outcomes are simulated anew for each.
+
+    Args:
+        bound: The model; with a public sample nothing is bought.
+        arrays: The covariates, and any outcome, as a table's columns.
+        budget: What every fit spends.
+        seed: Of the purchase.
+        plan: Made anew for the covariates as they turn out to be; None makes a quick one.
+        share: Part of the budget that buys the shape; None is the default.
+        posterior: How traces are read; None is the default.
+    """
+    rows, schema = len(next(iter(arrays.values()))), bound.view.schema
+    table = Table.from_arrays(arrays, schema, allow_constant=True)
+    known = know_covariates(bound, table, rows, budget, share=share, insecure_seed=seed)
+    first = known.bounds[0]
+    if plan is None:
+        settings = guess_settings(first, rows, budget, None)
+    else:
+        settings = plan.redesigned(first, rows)
+    others = (*known.releases, *count_cost(schema.rows, budget))
+    mechanism = settings.mechanism().calibrate(budget, others)
+    trial = dpvi_trial(first, settings, mechanism, rows, posterior)
+    encoded = bound.view.encode(arrays)
+    return Simulator(
+        bound, replace(trial, covariates=known.bounds), rows, covariates=lambda rng, n: encoded
+    )
