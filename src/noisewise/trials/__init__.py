@@ -10,4 +10,5 @@ from noisewise.trials.fits import (
     target_for,
 )
 from noisewise.trials.reference import reference_rows
+from noisewise.trials.rehearsal import refuse_if_it_diverges, stressed_rows
 from noisewise.trials.simulator import SimulatedFits, Simulator, sep_simulator, simulator
