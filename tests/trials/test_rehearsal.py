@@ -14,7 +14,7 @@ import noisewise as nw
 from noisewise.dpvi import Settings, assemble
 from noisewise.models import ModelError, bind_model
 from noisewise.planning.simulation import simulate_gradients
-from noisewise.trials import refuse_if_it_diverges, stressed_rows
+from noisewise.trials import refuse_if_it_diverges
 
 GROUPS, ROWS = 4, 300
 SCHEMA = nw.Schema(
@@ -80,16 +80,3 @@ def test_gradients_that_are_no_numbers_are_refused():
     bound = bind_model(without_gradients, SCHEMA, "y")
     with pytest.raises(ModelError, match="100% of simulated records have gradients that are not"):
         simulate_gradients(bound.target, bound.view)
-
-
-def test_stressed_rows_are_within_the_schema_and_unlike_it():
-    """Rare levels (a quarter of one in twenty each; five standard errors allowed) and nearly equal
-    ranks."""
-    view = bind_model("logistic", SCHEMA, "y").view
-    X = stressed_rows(view, np.random.default_rng(0), 4000)["X"]
-    shares = X[:, 1:4].mean(0)
-    error = np.sqrt(0.0125 / 4000)
-    assert (np.abs(shares - 0.0125) < 5 * error).all()
-    lo, hi = view.encoder.feature_bounds()
-    np.testing.assert_allclose(np.clip(X, lo, hi), X, atol=1e-5)
-    assert np.corrcoef(X[:, 4], X[:, 5])[0, 1] > 0.85

@@ -1,7 +1,7 @@
 """A fit tried on simulated tables before anything is spent: does it run away?
 
-Half of the tables are as the schema declares, the others are stressed: rare levels, columns that
-are nearly copies of one another, counts that scatter more than the model says. Only the beginning
+Half of the tables are as the schema declares, the others are stressed (`trials.stressed`), and
+their counts scatter more than the model says. Only the beginning
 of the run is made, in the simulated driver; no row is read.
 """
 
@@ -19,13 +19,11 @@ from jax import Array
 from noisewise._validate import NoisewiseError
 from noisewise.data import Rows
 from noisewise.engine import Run, run_simulated
-from noisewise.models import BoundModel, RowView, Target
+from noisewise.models import BoundModel, Target
+from noisewise.trials.stressed import STRESSES, stressed_columns
 
 _STEPS = 300
-_SEEDS = range(4)
 _LEAST_ROWS, _FLOATS = 1000, 2**21
-_COMMON = 0.95
-"""Share of people who have a category's first level, and correlation of the others' ranks."""
 _TOO_MANY = 0.5
 _AT_THE_LIMIT = 0.98
 
@@ -42,9 +40,11 @@ def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
     count = min(count, max(_LEAST_ROWS, _FLOATS // max(width, 1)))
     short = replace(run, schedule=run.schedule[:_STEPS])
     tables = []
-    for seed in _SEEDS:
-        tables.append(bound.view.simulate(np.random.default_rng([17, seed]), count))
-        tables.append(stressed_rows(bound.view, np.random.default_rng([18, seed]), count))
+    for seed, stress in enumerate(STRESSES):
+        plain, stressed = (np.random.default_rng([source, seed]) for source in (17, 18))
+        tables.append(bound.view.simulate(plain, count))
+        columns = stressed_columns(bound.view.schema, stress, stressed, count)
+        tables.append(bound.view.encode(columns))
     rows = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
     counts = tuple(
         (name, *bounds)
@@ -60,22 +60,6 @@ def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
             f"{short.steps} steps; nothing was spent: give latents priors of order one, log-normal "
             "for scales"
         )
-
-
-def stressed_rows(view: RowView, rng: np.random.Generator, n: int) -> Rows:
-    """Rows within the schema, and unlike what it suggests: one level of a category is nearly
-    everybody's, and numbers have nearly the same ranks in every column."""
-    arrays, common = view.schema.simulate(rng, n), rng.standard_normal(n)
-    for column in view.schema:
-        values = arrays[column.name]
-        if column.kind in ("binary", "category"):
-            arrays[column.name] = np.where(rng.random(n) < _COMMON, np.zeros_like(values), values)
-        else:
-            own = common[:, None] * _COMMON + 0.3 * rng.standard_normal((n, values[0].size))
-            ranks = np.argsort(np.argsort(own, axis=0), axis=0)
-            flat = np.sort(values.reshape(n, -1), axis=0)
-            arrays[column.name] = np.take_along_axis(flat, ranks, axis=0).reshape(values.shape)
-    return view.encode(arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
