@@ -5,8 +5,8 @@ from its first moment to its last. After each one the files are looked at: outpu
 whole, and parts of a checkpoint that were there before are there still, bit for bit. Then the
 command is given again, with ``--resume`` where a fit's checkpoint is. What is done in the end must
 be as if nothing had been killed: one entry in the ledger, certified, and the same bits where a seed
-decides them. Processes are forks of one that has imported everything and computed nothing, so that kills
-do not all fall into the seconds in which Python starts.
+decides them. Processes are forks of one that has imported everything and computed nothing: else
+most kills would fall into the seconds in which Python starts.
 """
 
 from __future__ import annotations

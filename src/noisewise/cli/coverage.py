@@ -22,6 +22,9 @@ def coverage(
     adjacency: common.Adjacency = "add-remove",
     plan: common.PlanFile = None,
     method: common.Method = "dpvi",
+    stress: Annotated[
+        bool, typer.Option(help="Also try tables that are unlike what the schema suggests.")
+    ] = False,
     simulations: Annotated[int, typer.Option(help="Simulated tables, each fitted.")] = 500,
     test_rows: Annotated[
         int, typer.Option(help="New records a table to check predictions with (yes or no).")
@@ -55,6 +58,7 @@ def coverage(
                 features=common.listed(features),
                 method=method,
                 plan=None if plan is None else Plan.load(plan),
+                stress=stress,
                 simulations=simulations,
                 public_sample=common.read_public_sample(public_sample, declared),
                 covariate_share=covariate_share,
@@ -67,7 +71,16 @@ def coverage(
             )
         page = write_or_rescue(found.report, output)
         _show_coverage(found)
+        if stress:
+            _show_stressed(found)
         common.out.print(f"\nPage: {page}")
+
+
+def _show_stressed(found: Any) -> None:
+    grid = common.table_of("tables", "95% intervals hold", "worst", "z sd", "not ok", "fits")
+    for name, one in found.stress_table().items():
+        grid.add_row(name, *one.values())
+    common.out.print(grid)
 
 
 def _show_coverage(found: Any) -> None:

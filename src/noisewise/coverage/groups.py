@@ -15,13 +15,21 @@ import numpy as np
 
 from noisewise._files import check_writable, read_arrays, read_json, whole_file
 from noisewise._validate import NoisewiseError
+from noisewise.coverage.given_covariates import given_covariates_simulator
 from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, RowView
 from noisewise.models.fingerprint import model_digest
 from noisewise.models.ready_made import capabilities_of
-from noisewise.trials import SimulatedFits, Simulator, sep_simulator, simulator
+from noisewise.planning import Plan
+from noisewise.trials import (
+    SimulatedFits,
+    Simulator,
+    sep_simulator,
+    simulator,
+    stressed_columns,
+)
 
 _FIELDS = SimulatedFits._fields
 _RUN = "run.json"
@@ -36,6 +44,11 @@ class Spec:
     view: RowView
     share_noise: float
     settings: Settings | SepSettings
+    plan: Plan | None
+    """Made anew for stressed tables, as a fit makes it anew for the covariates it buys."""
+    stress: str | None
+    """One of `trials.STRESSES`; covariates are then bought. None is as the schema declares."""
+    covariate_share: float | None
     rows: int
     budget: Budget
     others: tuple[Release, ...]
@@ -55,6 +68,7 @@ class Spec:
             "sample": [(n, hashlib.sha256(a.tobytes()).hexdigest()) for n, a in sample.items()],
             "settings": self.settings.to_dict(),
             "share_noise": self.share_noise,
+            "stress": None if self.stress is None else [self.stress, self.covariate_share],
             "rows": self.rows,
             "budget": repr(self.budget),
             "posterior": self.posterior,
@@ -76,6 +90,17 @@ class Spec:
         capabilities = capabilities_of(self.model)
         bound = BoundModel(self.model, self.view, capabilities, self.share_noise)
         settings, posterior = self.settings, self.posterior
+        if self.stress is not None:
+            rng = np.random.default_rng([self.seed, 29])
+            return given_covariates_simulator(
+                bound,
+                stressed_columns(self.view.schema, self.stress, rng, self.rows),
+                self.budget,
+                seed=self.seed,
+                plan=self.plan,
+                share=self.covariate_share,
+                posterior=posterior,
+            )
         if isinstance(settings, SepSettings):
             design = sep_design(bound, settings=settings)
             return sep_simulator(bound, design, self.rows, self.budget, self.others)

@@ -1,5 +1,7 @@
 """What a coverage run found: arrays, and what can be read from them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +23,7 @@ from noisewise.evaluation import (
     score,
     tarp_shares,
 )
+from noisewise.trials import SimulatedFits
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,44 @@ class Coverage:
     """Model, rows, budget, seed, settings: what was run."""
     predictive: PredictiveCalibration | None = None
     """Calibration of predictions for new records, where they are yes or no."""
+    stressed: dict[str, Coverage] = field(default_factory=dict)
+    """The same for tables that are unlike what the schema suggests, by what is unlike."""
+
+    @classmethod
+    def of(
+        cls,
+        fits: SimulatedFits,
+        labels: tuple[str, ...],
+        single_release_sd: np.ndarray,
+        about: dict[str, Any],
+    ) -> Coverage:
+        """From simulated fits."""
+        return cls(
+            truth=fits.truth,
+            draws=fits.draws,
+            noise_unaware_mean=fits.noise_unaware_mean,
+            noise_unaware_sd=fits.noise_unaware_sd,
+            status=fits.status,
+            labels=labels,
+            single_release_sd=single_release_sd,
+            about=about,
+        )
+
+    def stress_table(self) -> dict[str, dict[str, str]]:
+        """A line for each kind of table: as declared, and stressed."""
+        found = {}
+        for name, one in ({"as the schema declares": self} | self.stressed).items():
+            low, high = np.quantile(one.draws, (0.025, 0.975), axis=1)
+            inside = np.mean((low <= one.truth) & (one.truth <= high), axis=0)
+            z_sd = one.scores.z_sd
+            found[name] = {
+                "hold": f"{inside.mean():.3f}",
+                "worst": f"{inside.min():.2f}",
+                "z sd": f"{z_sd.min():.2f} to {z_sd.max():.2f}",
+                "not ok": str(int((one.status != "OK").sum())),
+                "fits": str(len(one.truth)),
+            }
+        return found
 
     @cached_property
     def scores(self) -> Scores:

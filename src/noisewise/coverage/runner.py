@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 from noisewise._files import check_writable
 from noisewise._validate import (
@@ -23,11 +26,14 @@ from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.mechanism import Budget, count_cost
-from noisewise.models import BoundModel, bind_model
+from noisewise.models import BoundModel, RowView, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
 from noisewise.posterior import METHODS, check_method, default_method
+from noisewise.trials import STRESSES, SimulatedFits
 
+AS_DECLARED = "as the schema declares"
+_LEAST_STRESSED = 50
 _MOST_JOBS = 4096
 _WIDEST = 8
 """Fits side by side at least."""
@@ -43,6 +49,7 @@ def coverage(
     features: list[str] | None = None,
     method: str = "dpvi",
     plan: Plan | Settings | None = None,
+    stress: bool = False,
     simulations: int = 1000,
     draws: int = 500,
     public_sample: PublicSample | None = None,
@@ -70,6 +77,9 @@ def coverage(
         features: The columns that make up ``X``.
         method: ``"dpvi"`` or ``"dp-sep"``.
         plan: For the fits; without one a plan is made first.
+        stress: Try tables that are unlike what the schema suggests, too (rare levels, piles at a
+            bound, tied numbers): fits buy their covariates' shape there. A quarter of
+            ``simulations`` for each; see `Coverage.stressed`.
         simulations: How many fits.
         draws: Posterior draws of each.
         public_sample: Rows of other people that covariates are taken from.
@@ -103,6 +113,8 @@ def coverage(
     )
     if test_rows:
         check_yes_or_no(bound.target, bound.view)
+    if stress:
+        _refuse_stress(bound, plan, method)
     if plan is None:
         plan = make_plan(
             bound.model,
@@ -121,12 +133,16 @@ def coverage(
     if isinstance(settings, Settings):
         check_method(posterior, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    view = bound.view
     bound = as_declared(bound, bought, rows) if bought else bound
     spec = Spec(
         model=bound.model,
         view=bound.view,
         share_noise=bound.share_noise,
         settings=settings,
+        plan=plan if isinstance(plan, Plan) else None,
+        stress=None,
+        covariate_share=covariate_share,
         rows=rows,
         budget=budget,
         others=(*bought, *count_cost(schema.rows, budget)),
@@ -134,24 +150,67 @@ def coverage(
         draws=draws,
         seed=seed,
     )
-    groups = Groups(spec, None if folder is None else Path(folder))
     size = None if group is None else integer_at_least("group", group, 1)
-    _fill(groups, spec, simulations, size, jobs, backend, progress)
-    found = groups.collect(simulations)
+    kept = None if folder is None else Path(folder)
+    parts = {AS_DECLARED: _Part(spec, simulations, kept)}
+    if stress:
+        parts |= _stressed_parts(parts[AS_DECLARED], view)
+    found = _run(parts, size, jobs, backend, progress)
     predictive = None
     if test_rows:
-        predictive = predict_new_records(bound.target, bound.view, found, test_rows, seed)
-    return Coverage(
-        truth=found.truth,
-        draws=found.draws,
-        noise_unaware_mean=found.noise_unaware_mean,
-        noise_unaware_sd=found.noise_unaware_sd,
-        status=found.status,
-        labels=tuple(bound.target.labels),
-        single_release_sd=summarise(bound, rows, budget).release_sd,
-        about=_about(spec, bound.name, simulations, public_sample),
-        predictive=predictive,
-    )
+        fits = found[AS_DECLARED]
+        predictive = predict_new_records(bound.target, bound.view, fits, test_rows, seed)
+    labels, release_sd = tuple(bound.target.labels), summarise(bound, rows, budget).release_sd
+    results = {}
+    for name, fits in found.items():
+        about = _about(spec, bound.name, len(fits.truth), public_sample)
+        results[name] = Coverage.of(fits, labels, release_sd, about | {"tables": name})
+    return replace(results.pop(AS_DECLARED), predictive=predictive, stressed=results)
+
+
+class _Part(NamedTuple):
+    """Fits of one kind of table."""
+
+    spec: Spec
+    simulations: int
+    folder: Path | None
+
+
+def _stressed_parts(declared: _Part, view: RowView) -> dict[str, _Part]:
+    """Fits of tables that are unlike what the schema suggests, and buy their covariates' shape."""
+    count = max(_LEAST_STRESSED, declared.simulations // len(STRESSES))
+    found = {}
+    for name in STRESSES:
+        spec = replace(declared.spec, view=view, share_noise=0.0, stress=name, token=uuid4().hex)
+        folder = declared.folder
+        beside = None if folder is None else folder.with_name(f"{folder.name} {name}")
+        found[name] = _Part(spec, count, beside)
+    return found
+
+
+def _run(
+    parts: dict[str, _Part], size: int | None, jobs: int, backend: str, progress: Progress | None
+) -> dict[str, SimulatedFits]:
+    """All fits of all parts, with one count of progress."""
+    total, before, found = sum(part.simulations for part in parts.values()), 0, {}
+
+    def shifted(before: int, done: int, _: int) -> None:
+        if progress is not None:
+            progress(before + done, total)
+
+    for name, part in parts.items():
+        groups = Groups(part.spec, part.folder)
+        _fill(groups, part.spec, part.simulations, size, jobs, backend, partial(shifted, before))
+        found[name], before = groups.collect(part.simulations), before + part.simulations
+    return found
+
+
+def _refuse_stress(bound: BoundModel, plan: Any, method: str) -> None:
+    if method != "dpvi" or bound.simulable or not isinstance(plan, Plan | None):
+        raise NoisewiseError(
+            "stress=True is for fits by DPVI that buy what covariates are like, with a Plan or "
+            "none: leave out public_sample, method and Settings"
+        )
 
 
 def _check_processes(jobs: int, backend: str) -> None:

@@ -39,7 +39,7 @@ class Encoder:
     Args:
         schema: The declared columns.
         target: The column to predict, or None. It is not scaled: real and count targets stay in
-            their own units, a category target with two categories becomes its 0/1 code.
+            their own units, a category target becomes its code: 0, 1, ... in the declared order.
         features: The columns to encode, in this order; by default every column but the target, in
             the schema's.
         intercept: Whether to put a column of ones first.
@@ -79,13 +79,16 @@ class Encoder:
     def encode(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Encode arrays in the form of `Table.rows` or `Schema.simulate`.
 
-        Returns `X`, float32 of shape `(n, len(names))`, and, where there is a target, `y`, float32
-        `(n,)`. Row `i` depends on record `i` only: what comes in as private rows goes out as
-        private rows.
+        Returns `X`, float32 of shape `(n, len(names))`, and, where there is a target, `y` of shape
+        `(n,)`: float32, or int32 for codes of more than two categories. Row `i` depends on record
+        `i` only: what comes in as private rows goes out as private rows.
         """
         encoded = {"X": self.design(arrays)}
         if self.target is not None:
-            encoded["y"] = _fetched(arrays, self.target).astype(np.float32)
+            levels = self.schema[self.target].categories or ()
+            # Codes of more than two levels are indices to a model, and floats cannot index.
+            kind = np.int32 if len(levels) > 2 else np.float32
+            encoded["y"] = _fetched(arrays, self.target).astype(kind)
         return encoded
 
     def design(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -135,11 +138,6 @@ def _checked_target(schema: Schema, target: str | None) -> str | None:
     if column.shape:
         raise SchemaError(
             f"target {target!r} is a vector column: choose a column with one value per row"
-        )
-    if column.categories is not None and len(column.categories) > 2:
-        levels = len(column.categories)
-        raise SchemaError(
-            f"target {target!r} has {levels} categories: a category target needs exactly two"
         )
     return target
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from noisewise.data import Rows
 from noisewise.dpvi.algorithm import Dpvi, DpviNumbers
@@ -104,7 +105,9 @@ def assemble(
         noise_scale=jnp.asarray(release.noise_scale),
         sampling_rate=mechanism.sampling_rate,
         public_count=float(public_count),
-        constants=Constants(frame, jnp.asarray(precondition), jnp.ones(target.dim)),
+        constants=Constants(
+            frame, jnp.asarray(precondition), jnp.ones(target.dim), _gaussian_prior(settings, frame)
+        ),
         step_size=jnp.asarray(step_size, jnp.float32),
         warm_up_exponent=jnp.asarray(_warm_up_exponent(settings, rule, frame), jnp.float32),
         limit=jnp.asarray(_limit(settings, rule, frame), jnp.float32),
@@ -207,6 +210,13 @@ def _limit(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:
     if settings.prior_precision is not None:
         limit[: rule.target.dim] = _PRIOR_SDS * frame.prior_sd(settings.prior_precision)
     return limit
+
+
+def _gaussian_prior(settings: Settings, frame: Frame) -> Array | None:
+    if not settings.along_gaussian_prior:
+        return None
+    assert settings.prior_precision is not None  # the property has looked
+    return jnp.asarray(frame.precision(settings.prior_precision), jnp.float32)
 
 
 def _start(settings: Settings, rule: GradientRule, frame: Frame) -> np.ndarray:

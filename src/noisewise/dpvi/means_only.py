@@ -35,5 +35,7 @@ class MeansOnly(GradientRule):
 
     def public_gradient(self, at: Point) -> Array:
         """The prior's part; the entropy does not depend on the means."""
-        frame = at.constants.frame
-        return self.target.prior_moments(frame, self._points(at), at.base_normals)[0]
+        constants, points = at.constants, self._points(at)
+        if constants.prior_precision is not None:
+            return points.mean(0) @ constants.prior_precision
+        return self.target.prior_moments(constants.frame, points, at.base_normals)[0]

@@ -26,6 +26,9 @@ class Constants(NamedTuple):
     """beta (NA-DPVI eq. A59), one per parameter: multiplies before the clip, divides after."""
     fixed_scale: Array
     """Standard deviations of the guide's draws where the rule fits no scales."""
+    prior_precision: Array | None = None
+    """Of a Gaussian prior around the frame's zero, along which means descend in place of the
+    model's; None is the model's own."""
 
 
 class Point(NamedTuple):

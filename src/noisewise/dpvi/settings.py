@@ -84,6 +84,9 @@ class Settings:
     """Factors of the frame's first coordinates; ``curvature`` is then of the others alone."""
     prior_precision: np.ndarray | None = None
     """Inverse covariance of the model's prior in the unconstrained space."""
+    gaussian_prior: bool = False
+    """Descend along a Gaussian prior around ``location`` with that precision, and bring in the
+    model's own afterwards: for priors that are not Gaussian in the unconstrained space."""
     start: np.ndarray | None = None
     """Initial means in the unconstrained space; None is ``location``."""
     shift: np.ndarray | None = None
@@ -138,6 +141,12 @@ class Settings:
             )
         if self.scale_of != "sd":
             raise NoisewiseError("a full-rank guide maps to a Cholesky factor: scale_of is 'sd'")
+
+    @property
+    def along_gaussian_prior(self) -> bool:
+        """Whether descent is along a Gaussian prior: of the rules only means_only can."""
+        known = self.prior_precision is not None
+        return self.gaussian_prior and known and self.rule == "means_only"
 
     @property
     def keeps_matrix(self) -> bool:

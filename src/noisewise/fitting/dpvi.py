@@ -11,7 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.covariates import KnownCovariates, covariates_cost, know_covariates, share_to_spend
+from noisewise.covariates import (
+    KnownCovariates,
+    as_declared,
+    covariates_cost,
+    know_covariates,
+    share_to_spend,
+)
 from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
@@ -19,6 +25,7 @@ from noisewise.mechanism import count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
 from noisewise.posterior import (
+    LARGEST_MATRIX,
     FitContext,
     Outcome,
     Status,
@@ -26,7 +33,7 @@ from noisewise.posterior import (
     default_method,
     infer_pooled,
 )
-from noisewise.trials import reference_rows
+from noisewise.trials import reference_rows, refuse_if_it_diverges
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,8 @@ class Dpvi:
         return found
 
     def rehearse(self, job: Job) -> None:
-        """Plan, posterior and model must fit together; a planned run is assembled once."""
+        """Plan, posterior and model must fit together; a planned run is assembled once, and that of
+        a model without closed-form gradients is begun on simulated tables."""
         self._check_posterior(job.bound)
         share_to_spend(job.bound, job.covariate_share)  # refuses a bad one
         plan = self.plan
@@ -64,6 +72,20 @@ class Dpvi:
             _assemble_once(job, settings)
         if settings is not None or job.bound.capabilities.unique_optimum:
             check_method(self.chosen_posterior, settings, target.dim)
+        if not job.bound.capabilities.closed_form_gradients:
+            self._rehearse_run(job)
+
+    def _rehearse_run(self, job: Job) -> None:
+        """The fit as it would be if covariates were as declared; a fit that buys their shape makes
+        its settings anew. Clipped gradients cannot run away beside those of a Gaussian prior, which
+        planned fits of up to 200 coordinates have: only other runs are begun."""
+        count, bound = job.table.schema.rows or nominal_count(job.table), job.bound
+        bought = covariates_cost(bound, job.budget, job.covariate_share)
+        bound = as_declared(bound, bought, count) if bought else bound
+        settings = self._settings or guess_settings(bound, count, job.budget, job.steps)
+        by_hand = isinstance(self.plan, Settings)
+        if not settings.along_gaussian_prior and (by_hand or bound.target.dim > LARGEST_MATRIX):
+            refuse_if_it_diverges(bound, _assemble_once(job, settings), count)
 
     def _check_posterior(self, bound: BoundModel) -> None:
         """Whether the model can be read as requested."""

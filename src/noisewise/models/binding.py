@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._validate import NoisewiseError, listed
-from noisewise.data import Encoder, PrivateRows, Rows, Schema, Table, record_count
+from noisewise.data import Column, Encoder, PrivateRows, Rows, Schema, Table, record_count
 from noisewise.models.ready_made import ReadyMade
 
 _FARTHEST = 2e4
@@ -65,9 +65,18 @@ class RowView:
 
     def bounds(self, argument: str) -> tuple[float, float] | None:
         """Declared bounds of an argument in its own units; None where it has none."""
+        column = self._column(argument)
+        return None if column is None else column.bounds
+
+    def kind(self, argument: str) -> str | None:
+        """The kind of column behind an argument; None where there is not one."""
+        column = self._column(argument)
+        return None if column is None else column.kind
+
+    def _column(self, argument: str) -> Column | None:
         encoder = self.encoder
         name = encoder.target if encoder is not None and argument == "y" else argument
-        return self.schema[name].bounds if name is not None and name in self.schema else None
+        return self.schema[name] if name is not None and name in self.schema else None
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -151,10 +160,17 @@ def _check_precision(argument: str, low: float, high: float, whole: bool) -> Non
 
 
 def _check_target(model: ReadyMade, schema: Schema, target: str) -> None:
-    """A family's target must be of a kind that it can generate."""
-    found, kinds = schema[target].kind, model.target_kinds
-    if kinds is not None and found not in kinds:
+    """A family's target must be of a kind that it can generate, and yes or no has two levels."""
+    column, kinds = schema[target], model.target_kinds
+    if kinds is None:
+        return
+    if column.kind not in kinds:
         raise NoisewiseError(
-            f"target '{target}' is declared {found}, but {model} regression needs "
+            f"target '{target}' is declared {column.kind}, but {model} regression needs "
             f"{' or '.join(kinds)}: declare it so, or choose another model"
+        )
+    if len(column.categories or ()) > 2:
+        raise NoisewiseError(
+            f"target '{target}' has {len(column.categories or ())} categories, and {model} "
+            "regression takes two: write a NumPyro model of its codes 0, 1, ... (docs/schema.md)"
         )

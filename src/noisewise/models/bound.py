@@ -16,11 +16,14 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import PublicSample, Rows, Schema
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
+from noisewise.models.centring import centred
 from noisewise.models.inspection import ModelError
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
 from noisewise.models.target import Target
 
+_ROWS = 256
+"""Simulated, to see what a likelihood depends on."""
 _NEEDS = {
     "unique_optimum": "a unique optimum",
     "ordered_latents": "latents that mean the same in every fit",
@@ -65,7 +68,7 @@ class BoundModel:
                 "the model changes y on its way to obs=, so that it cannot generate it: hand y "
                 "itself to obs=, and put what was done to it into the distribution or the schema"
             )
-        return found
+        return centred(found, self.view.simulate(np.random.default_rng(1), _ROWS))
 
     @property
     def width(self) -> int:

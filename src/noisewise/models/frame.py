@@ -30,7 +30,12 @@ class Frame(NamedTuple):
     def to_model_exactly(self, z: np.ndarray) -> np.ndarray:
         """`to_model` on the host, in double precision."""
         plain = self.factor is None and self.scale is None
-        return np.asarray(self.location, float) + (z if plain else z @ self._matrix().T)
+        return np.asarray(self.location, float) + (z if plain else z @ self.matrix().T)
+
+    def from_model_exactly(self, theta: np.ndarray) -> np.ndarray:
+        """`from_model` on the host, in double precision."""
+        shifted = theta - np.asarray(self.location, float)
+        return np.asarray(np.linalg.solve(self.matrix(), shifted.T).T)
 
     def gradient(self, by_model: Array) -> Array:
         """Gradients by frame coordinates from those by the model's; leading axes are kept."""
@@ -61,10 +66,11 @@ class Frame(NamedTuple):
 
     def precision(self, precision: np.ndarray) -> np.ndarray:
         """A precision matrix of the model's space in frame coordinates."""
-        wide = self._matrix()
+        wide = self.matrix()
         return wide.T @ precision @ wide
 
-    def _matrix(self) -> np.ndarray:
+    def matrix(self) -> np.ndarray:
+        """The factor as a whole."""
         wide, first = np.eye(len(self.location)), 0
         if self.scale is not None:
             first = len(self.scale)

@@ -91,7 +91,8 @@ class Target:
 
     # -- densities --------------------------------------------------------------------------
 
-    def _sites(self, theta: Array, rows: Rows) -> dict[str, Any]:
+    def sites(self, theta: Array, rows: Rows) -> dict[str, Any]:
+        """NumPyro's trace of the model with these latents."""
         substituted = handlers.substitute(self.model, data=self.constrain(theta))
         # A key is needed only where the model itself asks for one; nothing random is used.
         seeded = handlers.seed(substituted, jax.random.PRNGKey(0))
@@ -99,12 +100,12 @@ class Target:
 
     def log_likelihood(self, theta: Array, record: Rows) -> Array:
         """log p(record | theta): one record, its arrays without the axis of records."""
-        sites = self._sites(theta, jax.tree.map(lambda column: column[None], record))
+        sites = self.sites(theta, jax.tree.map(lambda column: column[None], record))
         return log_probability(sites, self.layout.observed)
 
     def log_prior(self, theta: Array) -> Array:
         """log p(theta) in the unconstrained space: with the bijectors' log-determinants."""
-        sites = self._sites(theta, self.example)
+        sites = self.sites(theta, self.example)
         names = tuple(site.name for site in self.layout.latents)
         return log_probability(sites, names) + self._log_determinant(theta)
 

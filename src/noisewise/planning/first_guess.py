@@ -174,6 +174,7 @@ def design(
         location=summary.simulated.location,
         curvature=summary.curvature,
         prior_precision=summary.precision,
+        gaussian_prior=target.dim <= LARGEST_MATRIX and not summary.simulated.gaussian_prior,
     )
 
 

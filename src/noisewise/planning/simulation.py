@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows, record_count
-from noisewise.models import RowView, Target
+from noisewise.models import ModelError, RowView, Target
 
 _PARAMETERS = 128
 _FEWEST_PARAMETERS = 32
@@ -23,6 +23,8 @@ _OUTSIDE = 0.05
 _DIRECTIONS = 16
 _SLOPE_PARAMETERS = 32
 _SLOPE_RECORDS = 512
+_LOOK_DRAWS = 32
+_MOST_LOST = 0.5
 
 
 class PriorPredictive(NamedTuple):
@@ -36,6 +38,8 @@ class PriorPredictive(NamedTuple):
     thetas: np.ndarray
     rows: Rows
     """The simulated parameters and, for each, its records (parameters x records x ...)."""
+    gaussian_prior: bool = True
+    """Whether the prior is Gaussian in the unconstrained space."""
 
 
 def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPredictive:
@@ -50,14 +54,51 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     tables = [view.simulate(rng, _RECORDS) for _ in thetas]
     covariates = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
     rows, gradients = jax.device_get(_simulate(target, key_rows, thetas, covariates))
-    known = np.asarray(prior, float)
+    gaussian = _is_gaussian(target, prior)
+    if not jnp.isfinite(prior).all():
+        wild = target.labels[int(np.argmax(~np.isfinite(np.asarray(prior)).all(0)))]
+        raise ModelError(
+            f"draws of latent '{wild}' from its prior are not all finite numbers: give it a prior "
+            "of order one, log-normal for a scale"
+        )
+    lost = 1 - float(np.isfinite(gradients).all(-1).mean())
+    if lost > _MOST_LOST:
+        raise ModelError(
+            f"{lost:.0%} of simulated records have gradients that are not finite numbers, and "
+            "would teach nothing: look for logarithms or powers of zero and overflowing "
+            "exponentials in the model, or narrow its priors"
+        )
+    known = np.asarray(prior, float) if gaussian else _without_far_tails(np.asarray(prior, float))
     return PriorPredictive(
         location=known.mean(0),
         prior_covariance=np.atleast_2d(np.cov(known, rowvar=False)),
         gradients=np.nan_to_num(np.asarray(gradients, float), posinf=0.0, neginf=0.0),
         thetas=thetas,
         rows=rows,
+        gaussian_prior=gaussian,
     )
+
+
+def _is_gaussian(target: Target, prior: Array) -> bool:
+    """Whether the log prior's gradient is linear: halfway between two draws it is their mean's."""
+    ends, others = prior[:_LOOK_DRAWS], prior[_LOOK_DRAWS : 2 * _LOOK_DRAWS]
+    points = jnp.concatenate([ends, others, (ends + others) / 2])
+    first, second, halfway = np.split(np.asarray(_prior_gradients(target, points), float), 3)
+    off = np.abs(halfway - (first + second) / 2).max(0)
+    return bool((off <= 1e-3 * np.abs(first - second).max(0)).all())
+
+
+@partial(jax.jit, static_argnums=0)
+def _prior_gradients(target: Target, points: Array) -> Array:
+    return jax.vmap(jax.grad(target.log_prior))(points)
+
+
+def _without_far_tails(prior: np.ndarray) -> np.ndarray:
+    """Draws moved to within four robust sds of their medians: tails of a Cauchy's kind would make
+    the spread of a prior infinite."""
+    low, middle, high = np.quantile(prior, (0.25, 0.5, 0.75), axis=0)
+    reach = 4 * (high - low) / 1.349
+    return np.clip(prior, middle - reach, middle + reach)
 
 
 @partial(jax.jit, static_argnums=0)

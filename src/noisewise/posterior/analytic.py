@@ -24,7 +24,7 @@ from noisewise.posterior.curvature_matrix import (
     symmetric_root,
 )
 from noisewise.posterior.expected import JACOBIAN_RECORDS, ExpectedMoments, optimum_prior
-from noisewise.posterior.status import NoiseAwarePosterior
+from noisewise.posterior.status import NoiseAwarePosterior, OptimumGiven
 
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses, and
@@ -61,13 +61,6 @@ class MatrixModel(NamedTuple):
     """What clipping and nonlinearity are expected to do; None is nothing."""
     share_noise: float = 0.0
     """Of the covariates' description, if they are known by one."""
-
-
-class _Gaussian(NamedTuple):
-    """Means and precisions of the optimum, one for each sensitivity."""
-
-    mean: Float[np.ndarray, "many dim"]
-    precision: Float[np.ndarray, "many dim dim"]
 
 
 def matrix_model(
@@ -132,6 +125,7 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
             and (best.log_sd <= _WELL_KNOWN or best.prior_share < 0.5)
         ),
         expected=model.expected,
+        given=given,
     )
 
 
@@ -185,7 +179,7 @@ def _optimum(
     sensitivity: Float[np.ndarray, "many dim dim"],
     prior: Float[np.ndarray, "many dim dim"],
     shift_factor: Float[np.ndarray, "many 1"],
-) -> _Gaussian:
+) -> OptimumGiven:
     """The optimum given each M, from the mean gradient alone: eqs. (16), (17) and (24).
 
     ``shift_factor`` is how many times the simulated shift by clipping and nonlinearity is real.
@@ -208,4 +202,5 @@ def _optimum(
     eta = eta + prior @ model.prior_mean
     if expected is not None:
         eta = eta - np.asarray(expected.log_determinant_gradient)
-    return _Gaussian(np.linalg.solve(precision, eta[..., None])[..., 0], precision)
+    mean = np.linalg.solve(precision, eta[..., None])[..., 0]
+    return OptimumGiven(mean, precision, sensitivity)

@@ -15,7 +15,7 @@ from noisewise.dpvi import Trace, TraceStatistics
 MOST_BURN_IN = 0.6
 _EXCESS = 1.3
 _SIGMAS = 5.0
-_REACH = 4.0
+_REACH = 2.0
 
 
 class BurnIn(NamedTuple):

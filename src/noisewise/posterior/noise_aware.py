@@ -16,6 +16,7 @@ from noisewise.posterior.context import FitContext
 from noisewise.posterior.expected import ExpectedMoments
 from noisewise.posterior.expected_many import expect_many
 from noisewise.posterior.methods import check_method
+from noisewise.posterior.model_prior import UnderGaussianPrior, under_model_prior
 from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status, is_usable
 from noisewise.posterior.trace_model import diagonal_model
 
@@ -76,7 +77,50 @@ def infer_many(
             )
         except np.linalg.LinAlgError:  # a trace too wild for its moments to be matrices
             outcomes.append(_diverged(context, draws))
-    return outcomes
+    if method == "naive":
+        return outcomes
+    return _with_model_prior(outcomes, context, rngs, side_by_side or len(kept))
+
+
+def _with_model_prior(
+    outcomes: list[Outcome],
+    context: FitContext,
+    rngs: Sequence[np.random.Generator],
+    width: int,
+) -> list[Outcome]:
+    """The model's prior brought in where descent was along a Gaussian one; then recalibrated."""
+    settings, frame = context.settings, context.frame
+    done = [_recalibrated(one, one.draws, settings) for one in outcomes]
+    alive = [k for k, one in enumerate(outcomes) if one.moments is not None]
+    if not alive:
+        return done
+    filled = [*alive, *alive[-1:] * (width - len(alive))]
+    moments = [outcomes[k].moments for k in filled]
+    found = under_model_prior(
+        context.rule.target,
+        frame,
+        context.prior_precision,
+        UnderGaussianPrior(
+            mean=np.stack([one.mean for one in moments if one is not None]),
+            covariance=np.stack([one.covariance for one in moments if one is not None]),
+            draws=np.stack([frame.from_model_exactly(outcomes[k].draws) for k in filled]),
+        ),
+        [np.random.default_rng(rngs[k].integers(2**63)) for k in filled],
+    )
+    for k, draws in zip(alive, found, strict=False):
+        if np.isfinite(draws).all():
+            done[k] = _recalibrated(outcomes[k], frame.to_model_exactly(draws), settings)
+        else:
+            done[k] = done[k]._replace(status=Status.NOT_CONVERGED)
+    return done
+
+
+def _recalibrated(
+    outcome: Outcome, theta: Float[np.ndarray, "draws dim"], settings: Settings
+) -> Outcome:
+    draws = settings.recalibrated(theta)
+    status = outcome.status if is_usable(draws) else Status.DIVERGED
+    return outcome._replace(draws=draws, status=status)
 
 
 def _keep(trace: Trace, settings: Settings) -> _Kept:
@@ -120,7 +164,7 @@ def _outcome(
     if theta is None:
         theta = found.draw_theta(rng)
     noise_unaware = context.frame.to_model_exactly(_noise_unaware(trace, found, context, rng))
-    theta = settings.recalibrated(context.frame.to_model_exactly(theta))
+    theta = context.frame.to_model_exactly(theta)  # recalibrated under the model's prior
     status = Status.OK
     if not is_usable(theta):
         status = Status.DIVERGED
@@ -128,6 +172,9 @@ def _outcome(
         status = Status.NOT_CONVERGED
     elif not found.identified:
         status = Status.CURVATURE_UNIDENTIFIED
+    moments = None
+    if settings.along_gaussian_prior and method != "naive" and status != Status.DIVERGED:
+        moments = found.theta_moments()
     return Outcome(
         draws=noise_unaware if method == "naive" else theta,
         noise_unaware=noise_unaware,
@@ -135,6 +182,7 @@ def _outcome(
         burn_in=kept.burn_in,
         curvature=found.curvature.mean(0),
         tail_mean=context.frame.to_model_exactly(kept.statistics.parameters[:dim]),
+        moments=moments,
         averaged=averaged,
     )
 

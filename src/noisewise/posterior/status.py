@@ -48,6 +48,21 @@ def is_usable(theta: Float[np.ndarray, "draws dim"]) -> bool:
     return bool(np.isfinite(theta).all() and (theta.std(0) > 0).all())
 
 
+class OptimumGiven(NamedTuple):
+    """Gaussians of the optimum, one for each sensitivity."""
+
+    mean: Float[np.ndarray, "many dim"]
+    precision: Float[np.ndarray, "many dim dim"]
+    sensitivity: Float[np.ndarray, "many dim dim"]
+
+
+class Moments(NamedTuple):
+    """Mean and covariance of theta."""
+
+    mean: Float[np.ndarray, " dim"]
+    covariance: Float[np.ndarray, "dim dim"]
+
+
 class NoiseAwarePosterior(NamedTuple):
     """Draws of the trace model's unknowns."""
 
@@ -59,6 +74,8 @@ class NoiseAwarePosterior(NamedTuple):
     """Whether the trace, not the prior, decides the curvature."""
     expected: ExpectedMoments | None = None
     """What was simulated and trusted: its bias is taken off. None is nothing."""
+    given: OptimumGiven | None = None
+    """The optimum for every curvature matrix that was drawn."""
 
     def draw_theta(self, rng: np.random.Generator) -> Float[np.ndarray, "draws dim"]:
         """theta given each optimum: N(optimum, A^-1), or the sandwich covariance and the mean shift
@@ -68,11 +85,30 @@ class NoiseAwarePosterior(NamedTuple):
             return self.optimum + shock * self.curvature**-0.5
         roots = np.linalg.cholesky(self.curvature)
         if self.expected is not None:
-            inverse = np.linalg.inv(np.linalg.cholesky(self.expected.sensitivity))
-            shock = shock @ np.linalg.cholesky(inverse @ self.expected.variability @ inverse.T).T
+            shock = shock @ self._sandwich_root().T
             shift = np.broadcast_to(self.expected.mean_shift, shock.shape)[..., None]
             shock = shock + np.linalg.solve(roots, shift)[..., 0]
         return self.optimum + np.linalg.solve(roots.mT, shock[..., None])[..., 0]
+
+    def _sandwich_root(self) -> Float[np.ndarray, "dim dim"]:
+        """The identity where variability and sensitivity are the same."""
+        if self.expected is None:
+            return np.eye(self.optimum.shape[1])
+        inverse = np.linalg.inv(np.linalg.cholesky(self.expected.sensitivity))
+        return np.linalg.cholesky(inverse @ self.expected.variability @ inverse.T)
+
+    def theta_moments(self) -> Moments:
+        """Of what `draw_theta` draws, without its chance."""
+        if self.given is None:
+            theta = self.draw_theta(np.random.default_rng(0))
+            return Moments(theta.mean(0), np.atleast_2d(np.cov(theta, rowvar=False)))
+        inverse_roots = np.linalg.inv(np.linalg.cholesky(self.given.sensitivity)).mT
+        spread = inverse_roots @ self._sandwich_root()
+        means = self.given.mean
+        if self.expected is not None:
+            means = means + inverse_roots @ inverse_roots.mT @ self.expected.mean_shift
+        covariance = (np.linalg.inv(self.given.precision) + spread @ spread.mT).mean(0)
+        return Moments(means.mean(0), covariance + np.cov(means, rowvar=False, ddof=0))
 
 
 class Outcome(NamedTuple):
@@ -87,6 +123,8 @@ class Outcome(NamedTuple):
     """Mean curvature over draws; not a number where none was inferred."""
     tail_mean: Float[np.ndarray, " dim"] | None = None
     """Mean iterate behind the burn-in, in the model's unconstrained space; None if it diverged."""
+    moments: Moments | None = None
+    """Of theta in the frame's coordinates, under the prior that the trace was made with."""
     averaged: Averaged | None = None
     """Every parameter's tail and its tests, where a posterior rests on them."""
     stationarity: dict[str, Stationarity] | None = None

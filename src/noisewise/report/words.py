@@ -252,6 +252,7 @@ SETTING_MEANINGS = {
     "curvature": "simulated curvature, which whitens the frame",
     "frame_scale": "factors of the coordinates that are not whitened",
     "prior_precision": "inverse covariance of the model's prior",
+    "gaussian_prior": "whether descent is along a Gaussian prior, and the model's comes in after",
     "bounds": "most that a record's gradient, precision and squared residual may weigh",
     "natural_bounds": "the same while natural parameters are released",
     "natural_steps": "first steps that release natural parameters",

@@ -10,4 +10,6 @@ from noisewise.trials.fits import (
     target_for,
 )
 from noisewise.trials.reference import reference_rows
+from noisewise.trials.rehearsal import refuse_if_it_diverges
 from noisewise.trials.simulator import SimulatedFits, Simulator, sep_simulator, simulator
+from noisewise.trials.stressed import STRESSES, stressed_columns
