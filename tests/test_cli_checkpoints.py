@@ -15,7 +15,7 @@ import kills
 import noisewise as nw
 from noisewise import _interrupts
 from noisewise.cli import app
-from noisewise.engine import Checkpoint, checkpoints
+from noisewise.engine import Checkpoint
 from noisewise.mechanism import SecureSource
 from people import make_frame, make_schema
 
@@ -23,7 +23,6 @@ from people import make_frame, make_schema
 @pytest.fixture
 def words(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
     monkeypatch.setitem(_interrupts._STATE, "said", False)
     pd.DataFrame(make_frame()).to_csv("people.csv", index=False)
     (tmp_path / "people.toml").write_text(make_schema().to_toml())

@@ -18,7 +18,7 @@ import pytest
 import noisewise as nw
 from noisewise._validate import NoisewiseError
 from noisewise.dpvi import Settings
-from noisewise.engine import Checkpoint, checkpoints
+from noisewise.engine import Checkpoint
 from noisewise.mechanism import SecureSource, counting, sums
 from people import make_frame, make_schema
 from private_copies import copies, private_cells
@@ -56,11 +56,6 @@ QUICK = {
 
 class Killed(BaseException):
     """As abrupt as a kill: nothing of ours catches it."""
-
-
-@pytest.fixture(autouse=True)
-def every_chunk(monkeypatch):
-    monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -235,6 +230,15 @@ def test_there_must_be_one_to_go_on_with_and_none_to_begin(tmp_path, released):
         fit(tmp_path / "other", resume=True)
     with pytest.raises(NoisewiseError, match="needs the checkpoint"):
         nw.fit(**QUICK, resume=True)
+
+
+def test_parts_follow_the_number_of_steps(tmp_path):
+    """Not the time that they took, which tells how many rows there are."""
+    settings = Settings.from_dict({**PLAIN.to_dict(), "steps": 110})
+    fit(tmp_path / "long", plan=settings)
+    parts = [np.load(path)["about"].tobytes() for path in sorted((tmp_path / "long").iterdir())]
+    # 55 chunks of two steps: every third is written, and the last.
+    assert [json.loads(part).get("steps") for part in parts[2:]] == [6] * 18 + [2]
 
 
 def test_a_refused_fit_leaves_none(tmp_path):

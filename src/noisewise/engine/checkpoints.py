@@ -1,10 +1,10 @@
 """Checkpoints: what a fit has released so far, on disk, so that one that was killed can go on.
 
 A checkpoint is a folder of numbered parts: what was requested, what was bought before the steps
-with the settings that followed, and, every few seconds, the algorithm's state with the block sums
-since the last part. There is no row in it, no key, no noise and no true number of rows. Parts are
-only added, each written beside its place, flushed and renamed, under a digest over itself and all
-parts before it: what is half-written, damaged or missing in between is never gone on from.
+with the settings that followed, and, every so many chunks of steps, the algorithm's state with the
+block sums since the last part. There is no row in it, no key, no noise and no true number of rows.
+Parts are only added, each written beside its place, flushed and renamed, under a digest over itself
+and all parts before it: what is half-written, damaged or missing in between is never gone on from.
 
 Only what is written or returned is released. Sums that a process had in memory when it was killed
 were seen by nobody, so making them again, with fresh randomness, reveals as much as making them
@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +34,9 @@ from noisewise.engine.algorithm import Run
 
 _FORMAT = "noisewise-checkpoint 1"
 _ABOUT, _DIGEST = "about", "digest"
-SECONDS = 2.0
-"""Least time between two parts: what a kill costs at most, besides a chunk."""
+PARTS = 25
+"""In which a phase is written down, at most: a kill costs a twenty-fifth of it. By number, not by
+time: that would follow the table's size."""
 
 
 class _Part(NamedTuple):
@@ -70,7 +71,6 @@ class Checkpoint:
         self._parts: list[_Part] = []
         self._digest = ""
         self._waiting: list[tuple[int, Any]] = []
-        self._written = time.monotonic()
         self._held: int | None = None
         if resume:
             self._hold()
@@ -187,25 +187,29 @@ class Checkpoint:
                 state = jax.tree.unflatten(jax.tree.structure(state), list(kept))
         return state, records
 
-    def keep(self, phase: int, steps: int, state: Any, record: Any, *, last: bool) -> None:
-        """Take note of a chunk, and write the chunks since the last part now and then.
+    def keep(self, phase: int, steps: int, state: Any, record: Any, *, left: int) -> None:
+        """Take note of a chunk, and write the chunks since the last part every so often.
 
         Args:
             phase: Whose chunk it is.
             steps: Its length.
             state: After it.
             record: Of it.
-            last: Whether it is the phase's last, which is written at once.
+            left: How many chunks the phase has after it; its last one is always written.
         """
         self._waiting.append((steps, record))
-        if not last and time.monotonic() - self._written < SECONDS:
+        done = sum(
+            part.about["chunks"] for part in self._kind("steps") if part.about["phase"] == phase
+        )
+        every = math.ceil((done + len(self._waiting) + left) / PARTS)
+        if left and len(self._waiting) < every:
             return
         lengths, records = zip(*self._waiting, strict=True)
         about = {"kind": "steps", "phase": phase, "steps": sum(lengths), "chunks": len(lengths)}
         columns = [np.stack(some) for some in zip(*map(jax.tree.leaves, records), strict=True)]
         state = jax.tree.leaves(jax.device_get(state))
         self._add(about, _numbered("record", columns) | _numbered("state", state))
-        self._waiting, self._written = [], time.monotonic()
+        self._waiting = []
 
     def release(self) -> None:
         """Let other processes use it."""
@@ -239,16 +243,15 @@ class Checkpoint:
 
     def _hold(self) -> None:
         """No other process may go on with the same steps meanwhile; a kill lets go."""
-        try:
-            self._held = os.open(self.folder, os.O_RDONLY)
-        except OSError:
+        if not self.folder.is_dir():
             raise NoisewiseError(
                 f"there is no checkpoint {self.folder} to go on with: leave out resume=True"
-            ) from None
+            )
         try:
             import fcntl
         except ImportError:  # not on Windows: that no part is written twice still holds
             return
+        self._held = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

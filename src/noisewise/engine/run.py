@@ -120,7 +120,7 @@ def run_secure(
         records.append(jax.device_get(found.records))
         kept.append(jax.device_get(found.kept))
         if checkpoint is not None:
-            checkpoint.keep(phase, length, state, records[-1], last=number == left[-1])
+            checkpoint.keep(phase, length, state, records[-1], left=len(pieces) - number - 1)
         done += length
         if progress is not None:
             progress(done)

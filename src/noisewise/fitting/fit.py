@@ -86,7 +86,7 @@ def fit(
         progress: Called with the steps done and their number as the run goes on.
         ledger: The table's ledger, or its path: what the fit spends is written there before it is
             released, and refused if the ledger's total would be passed.
-        checkpoint: A folder where what was released is written down every few seconds, so that a
+        checkpoint: A folder where what was released is written down as the steps go on, so that a
             fit that was killed can go on. It stays until you delete it, once the result is saved.
         resume: Go on with the fit in that folder: what was released is not released again.
     """
