@@ -12,6 +12,9 @@ from noisewise.data import Column, Schema
 _LINEAR = 16
 _HALVINGS = 12
 _MOST_SINGLE_COUNTS = 32
+_HIDDEN = 0.75
+"""Noise sds of a variance. On real columns, bought sds were right to a third above it, and up to
+twelve times too large below (`python -m benchmarks.bought_spreads`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,12 @@ class Bins:
         mean, width = float(share @ self.middle), self.high - self.low
         variance = share @ ((self.middle - mean) ** 2 + width**2 / 12)
         return mean, float(np.sqrt(max(variance, 0.0)))
+
+    def spread_is_hidden(self, share: np.ndarray, noise: float) -> bool:
+        """Whether an ordered column's variance is no more than what noise of this sd in the shares
+        makes of it: people who hardly differ, in wide bounds."""
+        mean, sd = self.mean_and_sd(share)
+        return sd**2 < _HIDDEN * noise * float(np.linalg.norm((self.middle - mean) ** 2))
 
     def states(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """The state of every row. **Rows in, rows out**: only a mechanism may use it."""

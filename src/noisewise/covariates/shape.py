@@ -115,6 +115,17 @@ class CovariateShape:
         likeliest = self.doubted or self
         return replace(likeliest, seed=int(rng.integers(2**31)), doubted=likeliest)
 
+    @property
+    def share_noise(self) -> float:
+        """Sd of the noise in a share of people; one, as if nothing were known, where it hides the
+        spread of a column."""
+        noise = self.marginals.noise_sd / self.rows
+        hidden = (
+            column.ordered and column.spread_is_hidden(share, noise)
+            for column, share in zip(self.bins, self.shares, strict=True)
+        )
+        return 1.0 if any(hidden) else noise
+
     def describe(self) -> dict[str, str]:
         """What was bought and how noisy it is, for certificate and report."""
         noise = self.marginals.noise_sd

@@ -41,7 +41,7 @@ def covariates_cost(
 def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
     """The model with its simulated covariates like the shape's."""
     rows = shape.simulate(np.random.default_rng(3), _POOL)
-    return bound.with_covariates(rows, share_noise=shape.marginals.noise_sd / shape.rows)
+    return bound.with_covariates(rows, share_noise=shape.share_noise)
 
 
 def as_declared(bound: BoundModel, bought: tuple[Release, ...], rows: int) -> BoundModel:

@@ -19,7 +19,16 @@ def contradictions(
     """One sentence for each column that is not as declared; ``noise`` is the sd of a share."""
     found: list[str] = []
     for column, share in zip(bins, shares, strict=True):
-        found += _moments(column, share, noise) if column.ordered else _levels(column, share, noise)
+        if not column.ordered:
+            found += _levels(column, share, noise)
+            continue
+        found += _moments(column, share, noise)
+        if column.spread_is_hidden(share, noise):
+            found.append(
+                f"{column.name}: people differ less than the noise shows, in bounds "
+                f"[{column.low[0]:g}, {column.high[-1]:g}], so that its coefficient's error bar is "
+                "not to be trusted: declare narrower bounds, or pass a public_sample"
+            )
     return tuple(found)
 
 
