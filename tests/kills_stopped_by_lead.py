@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         *("fit", "people.csv", "--schema", "people.toml", "--plan", "given.toml", *COMMON),
         *("--covariate-share", "0", "--ledger", "people.db", "-o", "out"),
     ),
-    "plan": (*PLAN, "--fits", "4", "--recalibrate", "8", "-o", "out.toml"),
+    "plan": (*PLAN, "--fits", "2", "--recalibrate", "4", "-o", "out.toml"),
     "coverage": (
         *("coverage", "people.toml", "--rows", str(ROWS), "--simulations", "40", *COMMON),
         *("--plan", "given.toml", "--folder", "groups", "-o", "out.html"),
@@ -71,10 +71,15 @@ def command(folder: Path, words: tuple[str, ...]) -> int:
         os._exit(code)
 
 
-def finished(folder: Path, words: tuple[str, ...], seconds: float | None) -> int | None:
-    """Its exit code; None if it was killed after so many seconds."""
+def finished(
+    folder: Path, words: tuple[str, ...], seconds: float | None, part: int = 0
+) -> int | None:
+    """Its exit code; None if it was killed after so many seconds, once a checkpoint has so many
+    parts."""
     child, start = command(folder, words), time.monotonic()
     while seconds is None or time.monotonic() - start < seconds:
+        if len(list(folder.glob("out.checkpoint/part-*"))) < part:
+            start = time.monotonic()
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
@@ -196,14 +201,19 @@ def kill_often(name: str, kills: int, inputs: Path, rng: np.random.Generator) ->
     done = resumed = 0
     while done < kills:
         folder = copy_of(inputs, name)
-        watch, mine = Watch(name, folder), 0
+        watch = Watch(name, folder)
         while (words := watch.words()) is not None:
             # A third are let through, so that there are ends to be looked at.
             patience = rng.uniform(0, seconds) if rng.random() < 0.67 and done < kills else None
             resumed += "--resume" in words
-            code = finished(folder, words, patience)
+            part = 0
+            if name == "fit" and patience is not None and rng.random() < 0.5:
+                # Half of a fit's kills are aimed at its steps, which are short beside the rest.
+                part, patience = int(rng.integers(1, 100)), rng.uniform(0, 0.05)
+            code = finished(folder, words, patience, part)
             if code is None:
-                done, mine = done + 1, mine + 1
+                done += 1
+                sys.stderr.write(f"{name}: {done} kills\n")
             else:
                 assert code == 0, (folder / "log.txt").read_text()
             watch.look()
