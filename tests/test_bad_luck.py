@@ -29,10 +29,9 @@ from noisewise import NoisewiseError, _files
 from noisewise._files import check_writable, read_arrays, whole_file, write_or_rescue
 from noisewise._validate import listed, shown
 from noisewise.cli import app
-from noisewise.coverage import fingerprint
 from noisewise.coverage.groups import Groups
 from noisewise.engine import memory
-from noisewise.models import bind_model
+from noisewise.models import bind_model, fingerprint
 from noisewise.models.named import named_model
 from noisewise.posterior.pooling import _mixture
 from noisewise.posterior.status import Outcome, is_usable

@@ -6,13 +6,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 _GRACE = 3.0
 """Seconds that a command has to clean up after itself."""
 _LINE = "stopped: nothing half-written is left, and nothing more was released"
 EXIT_CODE = 130
-_STATE = {"asked": False, "said": False}
+_STATE: dict[str, Any] = {"asked": False, "said": False, "next": lambda: ""}
 
 
 def watch() -> None:
@@ -46,11 +47,16 @@ def _wait(reader: int) -> None:
 
 def asked_to_stop() -> bool:
     """Whether an interrupt came, as far as the watching thread knows."""
-    return _STATE["asked"]
+    return bool(_STATE["asked"])
+
+
+def say_next(words: Callable[[], str]) -> None:
+    """How the line ends: what to do next, as it is when the interrupt comes."""
+    _STATE["next"] = words
 
 
 def say_stopped() -> None:
     """The one line, once."""
     if not _STATE["said"]:
         _STATE["said"] = True
-        os.write(2, f"{_LINE}\n".encode())
+        os.write(2, f"{_LINE}{_STATE['next']()}\n".encode())

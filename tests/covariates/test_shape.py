@@ -73,7 +73,7 @@ def test_a_shape_costs_its_share(shape):
 def test_one_record_moves_the_releases_by_no_more_than_is_accounted(monkeypatch):
     seen = []
 
-    def record(rows, sensitivity, budget, *, what, insecure_seed):
+    def record(rows, sensitivity, budget, *, what, insecure_seed, bought):
         (values,) = rows.unsafe_columns().values()
         seen.append((values, sensitivity))
         release = Release(what=what, noise_multiplier=1.0)

@@ -116,7 +116,7 @@ def test_usual_passes_hold_all_but_one_batch_in_a_billion():
 def test_a_freak_batch_gets_its_passes_in_a_run():
     """A rate far above the plan's passes: batches of 60 through passes for 20 lose no record."""
     source = SecureSource(100, 0.6, np.ones(1), Passes(20, 1), 0)
-    (chunk,) = _stream(source, [4])
+    (chunk,) = _stream(source, [4], 0)
     needed = Passes(20, 1).enough_for(int(chunk.size.max()))
     assert needed.number >= 3
     assert len(chunk.indices) >= chunk.offset[-1] + needed.size * needed.number

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 import time
 import traceback
@@ -20,7 +21,7 @@ from rich.table import Table as Grid
 from typer.models import OptionInfo
 
 from noisewise._files import check_writable
-from noisewise._interrupts import EXIT_CODE, asked_to_stop, say_stopped
+from noisewise._interrupts import EXIT_CODE, asked_to_stop, say_next, say_stopped
 from noisewise._validate import NoisewiseError, Progress
 
 out, err = Console(), Console(stderr=True)
@@ -65,11 +66,20 @@ CovariateShare = Annotated[
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
+def one_line_errors(kept: Path | None = None, *flags: str) -> Iterator[None]:
     """What went wrong in one line, and exit code 2; warnings in one line too.
 
     A fault of ours gets one line as well, without its message, which might quote somebody's cells.
+    An interrupt's line names the command to give next: to go on with what is ``kept`` by then, with
+    these flags added, or else to start again.
     """
+    say_next(
+        lambda: (
+            f"; go on with: {this_command(*flags)}"
+            if kept is not None and kept.exists()
+            else f"; start again with: {this_command()}"
+        )
+    )
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         text = in_flags(str(message))
@@ -97,6 +107,12 @@ def one_line_errors() -> Iterator[None]:
         _fail(_fault_of_ours(error), 3)
     finally:
         warnings.showwarning = original
+
+
+def this_command(*flags: str) -> str:
+    """The command that is running, as one would type it, with these flags."""
+    given = sys.argv[1:]
+    return shlex.join(["noisewise", *given, *(flag for flag in flags if flag not in given)])
 
 
 def _fail(text: str, code: int) -> NoReturn:

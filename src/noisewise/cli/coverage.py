@@ -40,7 +40,7 @@ def coverage(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = _PAGE,
 ) -> None:
     """Are the error bars right? Private fits of simulated tables against the truth; no row read."""
-    with common.one_line_errors():
+    with common.one_line_errors(folder):
         from noisewise.coverage import coverage as run_coverage
         from noisewise.data import Schema
         from noisewise.mechanism import Budget

@@ -50,19 +50,25 @@ def fit(
         typer.Option(help="A private key of `noisewise keys` to sign with."),
     ] = None,
     purpose: Annotated[str, typer.Option(help="What for: written into the ledger.")] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a fit that was stopped: OUTPUT.checkpoint.")
+    ] = False,
     insecure_seed: Annotated[
         int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
     ] = None,
 ) -> None:
     """Fit a model to a table under differential privacy; save posterior, certificate and report."""
-    with common.one_line_errors():
+    kept = Path(f"{output}.checkpoint")
+    with common.one_line_errors(kept, "--resume"):
         from noisewise.data import Schema, Table
+        from noisewise.engine import remove_checkpoint
         from noisewise.fitting import fit as run_fit
         from noisewise.mechanism import Budget, Ledger
         from noisewise.planning import Plan
         from noisewise.result import check_free
         from noisewise.result.signature import read_private
 
+        _refuse_by_what_is_there(output, kept, overwrite=overwrite, resume=resume)
         check_free(output, overwrite=overwrite)
         if public_sample is not None and public_sample.resolve() == data.resolve():
             raise NoisewiseError(
@@ -93,10 +99,13 @@ def fit(
                 insecure_seed=insecure_seed,
                 progress=progress,
                 ledger=book,
+                checkpoint=kept,
+                resume=resume,
             )
         if key is not None:
             result = result.sign(key)
         write_or_rescue(lambda place: result.save(place, overwrite=overwrite), output)
+        remove_checkpoint(kept)
         _report(result, output)
         _show_summary(result)
         if book is not None:
@@ -110,6 +119,22 @@ def fit(
         common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
         if result.status.value == "diverged":
             raise typer.Exit(1)
+
+
+def _refuse_by_what_is_there(output: Path, kept: Path, *, overwrite: bool, resume: bool) -> None:
+    """A checkpoint is neither passed over nor lost."""
+    if not kept.exists():
+        return
+    if output.exists() and not overwrite:
+        raise NoisewiseError(
+            f"{output} exists already, and {kept} beside it: if that was of this very fit, delete "
+            f"it; to go on with it and replace {output}, pass --resume --overwrite"
+        )
+    if not resume:
+        raise NoisewiseError(
+            f"{kept} holds a fit that was stopped: go on with it by "
+            f"`{common.this_command('--resume')}`, or delete it to start anew, which spends again"
+        )
 
 
 def _report(result: Any, folder: Path) -> None:

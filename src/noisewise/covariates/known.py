@@ -37,6 +37,7 @@ def know_covariates(
     *,
     share: float | None = None,
     insecure_seed: int | None = None,
+    bought: dict[str, np.ndarray] | None = None,
 ) -> KnownCovariates:
     """Buy the covariates' shape, if that is to be done.
 
@@ -47,13 +48,20 @@ def know_covariates(
         budget: The whole one.
         share: The part of it that the shape may take; None is the default.
         insecure_seed: Makes the noise repeatable, and therefore not private.
+        bought: As `mechanism.release_sum` has it.
     """
     share = share_to_spend(bound, share)
     if not share:
         return KnownCovariates((bound,))
     columns = covariate_columns(bound.view, bound.target.generated)
     shape = buy_shape(
-        table, columns, public_count, budget, share=share, insecure_seed=insecure_seed
+        table,
+        columns,
+        public_count,
+        budget,
+        share=share,
+        insecure_seed=insecure_seed,
+        bought=bought,
     )
     rng = np.random.default_rng(0)  # public, like everything that follows from the shape
     shapes = [shape, *(shape.perturbed(rng) for _ in range(_DRAWS - 1))]

@@ -55,6 +55,7 @@ def release_marginals(
     budget: Budget,
     *,
     insecure_seed: int | None = None,
+    bought: dict[str, np.ndarray] | None = None,
 ) -> Marginals:
     """Buy the counts of all states of all columns for the whole of ``budget``."""
     starts = np.cumsum([0, *(len(column) for column in bins)])
@@ -67,7 +68,12 @@ def release_marginals(
         return {"indicators": found}
 
     found = release_sum(
-        rows.map(indicators), math.sqrt(len(bins)), budget, what=COUNTS, insecure_seed=insecure_seed
+        rows.map(indicators),
+        math.sqrt(len(bins)),
+        budget,
+        what=COUNTS,
+        insecure_seed=insecure_seed,
+        bought=bought,
     )
     counts = tuple(np.split(found.total, starts[1:-1]))
     ordered = tuple(column.ordered for column in bins)

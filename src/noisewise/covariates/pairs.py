@@ -89,6 +89,7 @@ def release_pairs(
     budget: Budget,
     *,
     insecure_seed: int | None = None,
+    bought: dict[str, np.ndarray] | None = None,
 ) -> PairMoments:
     """Buy the mean products of all pairs of columns for the whole of ``budget``."""
     pairs = len(bins) * (len(bins) - 1) / 2
@@ -104,7 +105,12 @@ def release_pairs(
         return {"products": values[:, first] * values[:, second]}
 
     found = release_sum(
-        rows.map(products), features.clip_norm, budget, what=PAIRS, insecure_seed=insecure_seed
+        rows.map(products),
+        features.clip_norm,
+        budget,
+        what=PAIRS,
+        insecure_seed=insecure_seed,
+        bought=bought,
     )
     moments = np.zeros((features.blocks[-1].stop,) * 2)
     moments[first, second] = moments[second, first] = found.total / public_count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -176,6 +177,7 @@ def buy_shape(
     *,
     share: float = SHARE,
     insecure_seed: int | None = None,
+    bought: dict[str, np.ndarray] | None = None,
 ) -> CovariateShape:
     """Buy the shape of some columns with a share of the budget.
 
@@ -186,6 +188,7 @@ def buy_shape(
         budget: The whole one.
         share: What is spent of it, in squared signal-to-noise.
         insecure_seed: Makes the noise repeatable, and therefore not private.
+        bought: As `mechanism.release_sum` has it.
     """
     fraction("share", share)
     if not columns:
@@ -193,11 +196,10 @@ def buy_shape(
     bins = covariate_bins(table.schema, columns)
     parts = _parts(len(bins), share)
     first = part_of(budget, parts[COUNTS])
-    marginals = release_marginals(table.rows, bins, first, insecure_seed=insecure_seed)
+    how: Any = {"insecure_seed": insecure_seed, "bought": bought}
+    marginals = release_marginals(table.rows, bins, first, **how)
     moments = None
     if PAIRS in parts:
         second = part_of(budget, parts[PAIRS])
-        moments = release_pairs(
-            table.rows, bins, marginals, public_count, second, insecure_seed=insecure_seed
-        )
+        moments = release_pairs(table.rows, bins, marginals, public_count, second, **how)
     return CovariateShape(table.schema, bins, public_count, marginals, moments)

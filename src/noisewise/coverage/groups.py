@@ -15,12 +15,12 @@ import numpy as np
 
 from noisewise._files import check_writable, read_arrays, read_json, whole_file
 from noisewise._validate import NoisewiseError
-from noisewise.coverage.fingerprint import model_digest
 from noisewise.coverage.given_covariates import given_covariates_simulator
 from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, RowView
+from noisewise.models.fingerprint import model_digest
 from noisewise.models.ready_made import capabilities_of
 from noisewise.planning import Plan
 from noisewise.trials import (

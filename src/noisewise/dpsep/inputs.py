@@ -87,6 +87,7 @@ def buy_whitening(
     share: float = 0.1,
     what: str = "inputs",
     insecure_seed: int | None = None,
+    bought: dict[str, np.ndarray] | None = None,
 ) -> Whitening:
     """Whiten inputs that were scaled by declared bounds.
 
@@ -102,6 +103,7 @@ def buy_whitening(
         share: Of the budget's epsilon, for each release on its own.
         what: How the ledger calls the inputs.
         insecure_seed: Makes the noise repeatable, and therefore not private.
+        bought: As `mechanism.release_sum` has it.
     """
     lines = whitening_cost(budget, rounds=rounds, share=share, what=what)
     part = _part(budget, share)
@@ -114,6 +116,7 @@ def buy_whitening(
             part,
             what=line.what,
             insecure_seed=insecure_seed,
+            bought=bought,
         )
         moments = unpacked(found.total, width + 1) / public_count
         noise = found.noise_sd / public_count

@@ -2,5 +2,6 @@
 
 from noisewise.engine.algorithm import Algorithm, Run, Step, release_numbers
 from noisewise.engine.certify import PublicCount, certify, public_count, refuse_another_count
+from noisewise.engine.checkpoints import Checkpoint, remove_checkpoint
 from noisewise.engine.phases import calibrate_phases, run_phases_secure, run_phases_simulated
 from noisewise.engine.run import Finished, block_length, run_secure, run_simulated

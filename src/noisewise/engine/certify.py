@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from noisewise._validate import NoisewiseError
 from noisewise.data import PublicSample, Table
 from noisewise.mechanism import Budget, Certificate, Release, issue
@@ -30,13 +32,19 @@ def refuse_another_count(table: Table) -> None:
         )
 
 
-def public_count(table: Table, budget: Budget, insecure_seed: int | None) -> PublicCount:
+def public_count(
+    table: Table,
+    budget: Budget,
+    insecure_seed: int | None,
+    bought: dict[str, np.ndarray] | None = None,
+) -> PublicCount:
     """Read, or bought with about one percent of the budget: then nothing may be refused after.
 
     Args:
         table: Whose rows are counted.
         budget: The whole one.
         insecure_seed: Makes the noise repeatable, and therefore not private.
+        bought: As `mechanism.release_sum` has it.
     """
     refuse_another_count(table)
     declared, true_count = table.schema.rows, table.rows.true_count
@@ -48,8 +56,10 @@ def public_count(table: Table, budget: Budget, insecure_seed: int | None) -> Pub
     if budget.adjacency == "replace-one":
         return PublicCount(true_count, "public under replace-one adjacency", ())
     release = count_release(budget)
-    noised = noisy_count(true_count, release, insecure_seed)
-    return PublicCount(noised, NOISED_COUNT, (release,))
+    bought = {} if bought is None else bought
+    if release.what not in bought:
+        bought[release.what] = np.array(noisy_count(true_count, release, insecure_seed))
+    return PublicCount(int(bought[release.what]), NOISED_COUNT, (release,))
 
 
 def certify(

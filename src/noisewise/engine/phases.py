@@ -14,6 +14,7 @@ from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows
+from noisewise.engine.checkpoints import Checkpoint
 from noisewise.engine.run import Finished, Run, run_secure, run_simulated
 from noisewise.mechanism import Budget, Mechanism, Release, calibrate
 
@@ -43,6 +44,7 @@ def run_phases_secure(
     *,
     insecure_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> list[Finished]:
     """All phases on rows about people; see `run_secure`.
 
@@ -51,6 +53,7 @@ def run_phases_secure(
         rows: The records, prepared for the algorithm.
         insecure_seed: Makes the runs repeatable, and therefore not private.
         progress: Called with the steps done, of all phases together.
+        checkpoint: Where steps are written down; those that are there are not made again.
     """
     finished: list[Finished] = []
     done = 0
@@ -62,7 +65,16 @@ def run_phases_secure(
     for number, run in enumerate(runs):
         seed = None if insecure_seed is None else 1000 * insecure_seed + number
         begun = _begun(runs, finished)
-        finished.append(run_secure(begun, rows, insecure_seed=seed, progress=counted))
+        finished.append(
+            run_secure(
+                begun,
+                rows,
+                insecure_seed=seed,
+                progress=counted,
+                checkpoint=checkpoint,
+                phase=number,
+            )
+        )
         done += run.steps
     return finished
 

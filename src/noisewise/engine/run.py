@@ -22,6 +22,7 @@ from jax import Array
 
 from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.engine.algorithm import Run, Step
+from noisewise.engine.checkpoints import Checkpoint
 from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum
 
 _CHUNK_STEPS = 100
@@ -80,6 +81,8 @@ def run_secure(
     *,
     insecure_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+    phase: int = 0,
 ) -> Finished:
     """One run on rows about people: cryptographic noise and sampling, streamed in chunks.
 
@@ -88,6 +91,9 @@ def run_secure(
         rows: The records, prepared for the algorithm.
         insecure_seed: Makes the run repeatable, and therefore not private.
         progress: Called with the number of steps done.
+        checkpoint: Where steps are written down; those that are there are not made again. Of a run
+            that keeps every step, sums alone are.
+        phase: Its number, among a fit's runs.
     """
     numbers, true_count = run.numbers, rows.true_count
     scale = np.asarray(numbers.noise_scale, float)
@@ -99,19 +105,27 @@ def run_secure(
     # What an algorithm draws for itself is public: it needs freshness, not secrecy.
     seed = secrets.randbits(32) if insecure_seed is None else insecure_seed
     keys = jax.random.split(jax.random.PRNGKey(seed), len(pieces))
-    records, kept, done = [], [], 0
-    for key, length, chunk in zip(keys, pieces, _stream(source, pieces), strict=True):
+    records: list[Any] = []
+    kept: list[Any] = []
+    if checkpoint is not None:
+        state, records = checkpoint.found(phase, state, run.algorithm.empty_record(state))
+    first = len(records)
+    done, left = sum(pieces[:first]), range(first, len(pieces))
+    for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
+        key, length = keys[number], pieces[number]
         some = jax.tree.map(lambda column: column[done : done + length], run.schedule)  # noqa: B023
         passes = run.passes.enough_for(int(chunk.size.max()))
         found = _run_chunk(replace(run, schedule=some, passes=passes), columns, state, key, chunk)
         state = found.state
         records.append(jax.device_get(found.records))
         kept.append(jax.device_get(found.kept))
+        if checkpoint is not None:
+            checkpoint.keep(phase, length, state, records[-1], left=len(pieces) - number - 1)
         done += length
         if progress is not None:
             progress(done)
     every = None
-    if kept[0] is not None:
+    if kept and kept[0] is not None:
         every = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
     return Finished(state, records, every, tuple(np.cumsum(pieces).tolist()))
 
@@ -134,13 +148,13 @@ def _pieces(run: Run, public_count: int) -> list[int]:
     return [length] * whole + ([rest] if rest else [])
 
 
-def _stream(source: SecureSource, pieces: list[int]) -> Iterator[Chunk]:
-    """Chunks of randomness in order, the next ones drawn while the device works on this one."""
+def _stream(source: SecureSource, pieces: list[int], first: int) -> Iterator[Chunk]:
+    """Chunks of randomness from ``first`` on, the next ones drawn while the device works on one."""
     workers = min(_WORKERS, max(1, (os.cpu_count() or 1) // 2))
     with ThreadPoolExecutor(max_workers=workers) as pool:
         waiting: deque[Future[Chunk]] = deque()
-        for number, steps in enumerate(pieces):
-            waiting.append(pool.submit(source.chunk, number, steps))
+        for number in range(first, len(pieces)):
+            waiting.append(pool.submit(source.chunk, number, pieces[number]))
             if len(waiting) > workers:
                 yield waiting.popleft().result()
         while waiting:

@@ -110,7 +110,13 @@ def run_sep(job: Job, prepared: Prepared, total: int) -> Sequence[Finished]:
     progress = job.progress
     on_step = None if progress is None else lambda done: progress(done, total)
     seed = job.insecure_seed
-    return run_phases_secure(prepared.runs, prepared.rows, insecure_seed=seed, progress=on_step)
+    return run_phases_secure(
+        prepared.runs,
+        prepared.rows,
+        insecure_seed=seed,
+        progress=on_step,
+        checkpoint=job.checkpoint,
+    )
 
 
 def sep_trace(finished: Finished) -> SepTrace:

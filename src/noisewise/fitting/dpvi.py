@@ -11,7 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.covariates import as_declared, covariates_cost, know_covariates, share_to_spend
+from noisewise.covariates import (
+    KnownCovariates,
+    as_declared,
+    covariates_cost,
+    know_covariates,
+    share_to_spend,
+)
 from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
@@ -97,17 +103,17 @@ class Dpvi:
             job.budget,
             share=job.covariate_share,
             insecure_seed=job.insecure_seed,
+            bought=job.bought,
         )
-        settings, source = self._settings, "set by the caller"
+        source = "set by the caller"
         if isinstance(self.plan, Plan):
             source = self.plan.source
             self.plan.warn_if_it_does_not_fit(job.table.schema, count.value, job.budget)
             if known.releases:
-                settings = self.plan.redesigned(known.bounds[0], count.value)
                 source += "; scales from the covariates that were bought"
-        if settings is None:
+        if self.plan is None:
             source = SIMULATED if not known.releases else SIMULATED_BOUGHT
-            settings = guess_settings(known.bounds[0], count.value, job.budget, job.steps)
+        settings = self._settings_for(job, known, count.value)
         others = (*known.releases, *count.releases)
         mechanism = settings.mechanism().calibrate(job.budget, others)
         target = job.bound.target
@@ -124,12 +130,29 @@ class Dpvi:
             notes=(*silent_records(job.bound), *known.notes),
         )
 
+    def _settings_for(self, job: Job, known: KnownCovariates, rows: int) -> Settings:
+        """Those of the plan or the caller, in view of what was bought; or a quick guess."""
+        if job.settings_before is not None:
+            return Settings.from_dict(job.settings_before)
+        if isinstance(self.plan, Plan) and known.releases:
+            return self.plan.redesigned(known.bounds[0], rows)
+        found = self._settings
+        return found or guess_settings(known.bounds[0], rows, job.budget, job.steps)
+
     def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
         """One run."""
         (run,) = prepared.runs
         progress = job.progress
         on_step = None if progress is None else lambda done: progress(done, run.steps)
-        return [run_secure(run, prepared.rows, insecure_seed=job.insecure_seed, progress=on_step)]
+        return [
+            run_secure(
+                run,
+                prepared.rows,
+                insecure_seed=job.insecure_seed,
+                progress=on_step,
+                checkpoint=job.checkpoint,
+            )
+        ]
 
     def posterior(
         self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator

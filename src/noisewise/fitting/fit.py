@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from noisewise.fitting.dpsep import DpSep
 from noisewise.fitting.dpvi import Dpvi
 from noisewise.fitting.method import Job, Method, Prepared, Reading, nominal_count
 from noisewise.fitting.network import NetworkSep
-from noisewise.mechanism import Budget, Ledger, Reservation, refuse_double_precision
+from noisewise.fitting.resuming import begin, open_checkpoint, settle
+from noisewise.mechanism import Budget, Ledger, refuse_double_precision
 from noisewise.models import bind_model
 from noisewise.planning import Plan
 from noisewise.planning.first_guess import STEPS
@@ -48,6 +50,8 @@ def fit(
     insecure_seed: int | None = None,
     progress: Progress | None = None,
     ledger: Ledger | str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 
@@ -82,6 +86,9 @@ def fit(
         progress: Called with the steps done and their number as the run goes on.
         ledger: The table's ledger, or its path: what the fit spends is written there before it is
             released, and refused if the ledger's total would be passed.
+        checkpoint: A folder where what was released is written down as the steps go on, so that a
+            fit that was killed can go on. It stays until you delete it, once the result is saved.
+        resume: Go on with the fit in that folder: what was released is not released again.
     """
     if not isinstance(table, Table):
         raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
@@ -117,7 +124,17 @@ def fit(
         progress=progress,
         ledger=ledger,
     )
-    return _fit(job, _method(job, method, plan, posterior))
+    how = _method(job, method, plan, posterior)
+    if checkpoint is None:
+        if resume:
+            raise NoisewiseError("resume=True needs the checkpoint of the fit that is to go on")
+        return _fit(job, how)
+    asked = {"method": method, "posterior": posterior}
+    found = open_checkpoint(checkpoint, job, plan, asked, resume)
+    try:
+        return _fit(replace(job, checkpoint=found), how)
+    finally:
+        found.release()
 
 
 def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | None) -> Method:
@@ -139,11 +156,11 @@ def _fit(job: Job, method: Method) -> Result:
     """Prepare, run, posterior, result: the same for every method."""
     method.rehearse(job)
     refuse_another_count(job.table)
-    entry = _reserve(job)
+    entry = begin(job)
     # From here on budget is spent: whatever can be refused has been.
-    count = public_count(job.table, job.budget, job.insecure_seed)
+    count = public_count(job.table, job.budget, job.insecure_seed, job.bought)
     job.budget.warn_if_delta_is_large(count.value)
-    prepared = method.prepare(job, count)
+    prepared = settle(job, method.prepare(job, count))
     if entry is not None:
         entry.settle((*prepared.releases, *count.releases))
     finished = method.run(job, prepared)
@@ -154,7 +171,11 @@ def _fit(job: Job, method: Method) -> Result:
         count=count,
         public_sample=job.public_sample,
         insecure_seed=job.insecure_seed,
-        more=dict(prepared.sources) | ({} if entry is None else {"ledger": str(entry)}),
+        more={
+            **dict(prepared.sources),
+            **({} if entry is None else {"ledger": str(entry)}),
+            **({} if job.checkpoint is None else job.checkpoint.history),
+        },
     )
     if entry is not None:
         entry.certify(certificate)
@@ -172,17 +193,6 @@ def _fit(job: Job, method: Method) -> Result:
         nuisance=reading.nuisance,
         notes=prepared.notes,
     )
-
-
-def _reserve(job: Job) -> Reservation | None:
-    """Write down what is about to be spent, if there is a ledger."""
-    if job.ledger is None:
-        return None
-    target = job.bound.view.target
-    what = job.bound.name if target is None else f"{job.bound.name} of {target}"
-    seeded = job.insecure_seed is not None
-    schema = job.table.schema.fingerprint()
-    return job.ledger.reserve(job.budget, what, schema=schema, seeded=seeded)
 
 
 def _request(job: Job, method: Method, prepared: Prepared, reading: Reading) -> Request:

@@ -12,7 +12,7 @@ from noisewise._validate import Progress
 from noisewise.data import PrivateRows, PublicSample, Table
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
-from noisewise.engine import Finished, PublicCount, Run
+from noisewise.engine import Checkpoint, Finished, PublicCount, Run
 from noisewise.mechanism import Budget, Ledger, Release
 from noisewise.models import BoundModel
 from noisewise.posterior import Status
@@ -35,6 +35,19 @@ class Job:
     progress: Progress | None
     ledger: Ledger | None = None
     """Where everything is written before it is released."""
+    checkpoint: Checkpoint | None = None
+    """Where it is written once it is released."""
+
+    @property
+    def bought(self) -> dict[str, np.ndarray] | None:
+        """Sums that were bought before the fit was stopped."""
+        return None if self.checkpoint is None else self.checkpoint.bought
+
+    @property
+    def settings_before(self) -> dict[str, Any] | None:
+        """Settings with which the fit began that goes on now."""
+        settled = None if self.checkpoint is None else self.checkpoint.settled
+        return None if settled is None else dict(settled["settings"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

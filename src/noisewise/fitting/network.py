@@ -172,7 +172,9 @@ def _buy_scales(job: Job, public_count: int) -> _Scales:
     assert encoder is not None
     inputs = rows.map(lambda columns: {"X": np.asarray(columns["X"], float)[:, 1:]})
     seed, width = job.insecure_seed, len(encoder.names) - 1
-    white = buy_whitening(inputs, width, public_count, job.budget, insecure_seed=seed)
+    white = buy_whitening(
+        inputs, width, public_count, job.budget, insecure_seed=seed, bought=job.bought
+    )
     low, high = (end[1:] for end in encoder.feature_bounds())
     # With few rows the noise would carry the centre out of the declared bounds.
     white = replace(white, centre=np.clip(white.centre, low, high))
@@ -197,6 +199,7 @@ def _target_scale(job: Job, rows: PrivateRows, public_count: int) -> tuple[float
         public_count,
         job.budget,
         insecure_seed=job.insecure_seed,
+        bought=job.bought,
         **_TARGET_PURCHASE,
     )
     sd = min(1.0, 1 / abs(float(white.matrix[0, 0])))  # of something between -1 and 1

@@ -4,7 +4,13 @@ from noisewise.mechanism.account import Account
 from noisewise.mechanism.accounting import Release, calibrate
 from noisewise.mechanism.blocks import in_blocks
 from noisewise.mechanism.budget import Budget
-from noisewise.mechanism.certificate import Certificate, Verification, issue, verify_run
+from noisewise.mechanism.certificate import (
+    Certificate,
+    Verification,
+    issue,
+    verify_run,
+    version_of,
+)
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
 from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.ledger import Ledger, Reservation

@@ -46,6 +46,8 @@ class Entry:
     """Whether the releases are those that were made; before that, an upper bound of them."""
     certificate: Certificate | None = None
     """As it was issued in the end; None for what was not finished, and is counted all the same."""
+    token: str = ""
+    """By which a fit that was stopped finds its entry again."""
 
     @property
     def state(self) -> str:
@@ -196,6 +198,7 @@ def _reserved(line: Line) -> Entry:
         time=line.time,
         budget=Budget(**body["budget"]),
         releases=tuple(Release(**one) for one in body["releases"]),
+        token=str(body.get("token", "")),
         **texts,
     )
 

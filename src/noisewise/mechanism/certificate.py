@@ -210,10 +210,11 @@ def verify_run(
 def software_versions() -> dict[str, str]:
     """Of everything that a release rests on."""
     names = ("noisewise", "dp-accounting", "jax", "numpyro", "randomgen")
-    return {name: _version(name) for name in names}
+    return {name: version_of(name) for name in names}
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """As it is installed here."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

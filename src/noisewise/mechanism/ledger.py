@@ -100,7 +100,15 @@ class Ledger:
             return read_account(log.lines, Path(self.path))
 
     def reserve(
-        self, budget: Budget, what: str, *, schema: str = "", seeded: bool = False, fits: int = 1
+        self,
+        budget: Budget,
+        what: str,
+        *,
+        schema: str = "",
+        seeded: bool = False,
+        fits: int = 1,
+        token: str = "",
+        reached: int = 0,
     ) -> Reservation:
         """Write down that this budget is about to be spent, or refuse in one line.
 
@@ -110,11 +118,17 @@ class Ledger:
             schema: Fingerprint of the table's schema.
             seeded: Whether the noise comes from a known seed: only a rehearsal takes that.
             fits: How many fits, each with that budget.
+            token: Of a checkpoint: what was reserved under it before is gone on with.
+            reached: How far that checkpoint says that the fit came, see `Checkpoint.reached`.
         """
         path = Path(self.path)
         release = Release(what=_RESERVED, noise_multiplier=whole_noise(budget), times=fits)
         with ledger_file.opened(path, writing=True) as log:
             account = read_account(log.lines, path)
+            for entry in account.entries:
+                if token and entry.token == token:
+                    _refuse_older_copy(entry, reached)
+                    return Reservation(self, entry.number)
             self._refuse(account, budget, seeded)
             after = account.after((release,))
             if after <= account.total.epsilon * _ROUNDING:
@@ -125,6 +139,7 @@ class Ledger:
                     "purpose": _short("purpose", self.purpose),
                     "what": _short("what", what),
                     "schema": schema,
+                    "token": token,
                     "budget": asdict(budget),
                     **_listed((release,)),
                 }
@@ -193,7 +208,10 @@ class Reservation:
         path = Path(self.ledger.path)
         with ledger_file.opened(path, writing=True) as log:
             account = read_account(log.lines, path)
-            changed = replace(_entry(account, self.number), releases=releases, settled=True)
+            entry = _entry(account, self.number)
+            if entry.settled and entry.releases == releases:
+                return  # before the fit was stopped that goes on now
+            changed = replace(entry, releases=releases, settled=True)
             others = tuple(entry for entry in account.entries if entry.number != self.number)
             after = replace(account, entries=(*others, changed)).spent
             if not after <= account.total.epsilon * _ROUNDING:
@@ -224,6 +242,15 @@ def _listed(releases: tuple[Release, ...]) -> dict[str, Any]:
 def _entry(account: Account, number: int) -> Entry:
     (found,) = (entry for entry in account.entries if entry.number == number)
     return found
+
+
+def _refuse_older_copy(entry: Entry, reached: int) -> None:
+    """A checkpoint is written before the ledger is: one that lags behind was put back in place."""
+    if reached < entry.settled + (entry.certificate is not None):
+        raise LedgerError(
+            f"the checkpoint is an older copy, for entry {entry.number} of the ledger is "
+            f"{entry.state}: going on with it would spend twice; start anew, without it"
+        )
 
 
 def _too_much(path: Path, account: Account, budget: Budget, fits: int, after: float) -> str:

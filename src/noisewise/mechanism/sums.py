@@ -46,6 +46,7 @@ def release_sum(
     what: str,
     others: tuple[Release, ...] = (),
     insecure_seed: int | None = None,
+    bought: dict[str, np.ndarray] | None = None,
 ) -> SumRelease:
     """The sum of all records' values plus Gaussian noise.
 
@@ -60,23 +61,38 @@ def release_sum(
         others: What else the same data pay for.
         insecure_seed: Makes the noise repeatable, for simulations: whoever knows it can subtract
             the noise.
+        bought: Sums that were bought already, by the names of their releases: they are not bought
+            again, and what is bought is put among them.
     """
+    positive("sensitivity", sensitivity, finite=True)
+    noise_multiplier = calibrate(budget, 1.0, 1, others)
+    bought = {} if bought is None else bought
+    if what not in bought:
+        bought[what] = _noisy_total(values, sensitivity, noise_multiplier, what, insecure_seed)
+    return SumRelease(
+        total=bought[what],
+        noise_sd=noise_multiplier * sensitivity,
+        release=Release(what=what, noise_multiplier=noise_multiplier),
+    )
+
+
+def _noisy_total(
+    values: PrivateRows | Float[np.ndarray, "count k"],
+    sensitivity: float,
+    noise_multiplier: float,
+    what: str,
+    insecure_seed: int | None,
+) -> Float[np.ndarray, " k"]:
     if isinstance(values, PrivateRows):
         (values,) = values.unsafe_columns().values()
     values = np.asarray(values, float)
     if values.ndim != 2:
         raise NoisewiseError(f"values must be rows x statistics, got {values.ndim} dimension(s)")
-    positive("sensitivity", sensitivity, finite=True)
     grid = sum_grid(sensitivity, values.shape[1])
-    noise_multiplier = calibrate(budget, 1.0, 1, others)
     total = rounded_rows(values, grid).sum(axis=0)
     normals = _generator(what, insecure_seed).standard_normal(values.shape[1])
     total = total + np.rint(normals * (noise_multiplier * _POINTS)).astype(np.int64)
-    return SumRelease(
-        total=total * (sensitivity / _POINTS),
-        noise_sd=noise_multiplier * sensitivity,
-        release=Release(what=what, noise_multiplier=noise_multiplier),
-    )
+    return total * (sensitivity / _POINTS)
 
 
 def sum_grid(sensitivity: float, dim: int) -> Grid:

@@ -1,0 +1,103 @@
+"""A fit's checkpoint: what makes it this fit's, and what it goes on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from noisewise._validate import NoisewiseError
+from noisewise.dpvi import Settings
+from noisewise.engine import Checkpoint, remove_checkpoint
+from noisewise.fitting.method import Job, Prepared
+from noisewise.mechanism import Release, Reservation, version_of
+from noisewise.models.fingerprint import model_digest
+from noisewise.planning import Plan
+
+
+def open_checkpoint(
+    folder: str | Path, job: Job, plan: Plan | Settings | None, asked: dict[str, Any], resume: bool
+) -> Checkpoint:
+    """The checkpoint of this fit, there or to be made; another fit's is refused.
+
+    The table is not among what is compared: a digest of its rows would be computed from them.
+
+    Args:
+        folder: Where it lies.
+        job: The fit.
+        plan: Its plan or settings.
+        asked: What else was requested.
+        resume: Whether to go on.
+    """
+    view = job.bound.view
+    request = {
+        "version of noisewise": version_of("noisewise"),
+        "model": [job.bound.name, _digest(job.bound.model)],
+        "schema": view.schema.fingerprint(),
+        "target": view.target,
+        "features": None if view.encoder is None else view.encoder.describe(),
+        "budget": asdict(job.budget),
+        "plan": None if plan is None else _said(plan),
+        "steps": job.steps,
+        "covariate_share": job.covariate_share,
+        "public sample": job.public_sample and job.public_sample.fingerprint(),
+        "draws": job.draws,
+        "insecure_seed": job.insecure_seed,
+        "ledger": job.ledger is not None,
+    }
+    return Checkpoint(folder, request | asked, resume=resume)
+
+
+def begin(job: Job) -> Reservation | None:
+    """Write down that the fit begins or goes on and, in the ledger, what it is about to spend."""
+    if job.checkpoint is not None:
+        job.checkpoint.begin()
+    try:
+        return _reserve(job)
+    except NoisewiseError:
+        if job.checkpoint is not None and not job.checkpoint.resumed:
+            remove_checkpoint(job.checkpoint.folder)
+        raise
+
+
+def _reserve(job: Job) -> Reservation | None:
+    if job.ledger is None:
+        return None
+    target, checkpoint = job.bound.view.target, job.checkpoint
+    return job.ledger.reserve(
+        job.budget,
+        job.bound.name if target is None else f"{job.bound.name} of {target}",
+        schema=job.table.schema.fingerprint(),
+        seeded=job.insecure_seed is not None,
+        token="" if checkpoint is None else checkpoint.token,
+        reached=0 if checkpoint is None else checkpoint.reached,
+    )
+
+
+def settle(job: Job, prepared: Prepared) -> Prepared:
+    """What was bought and decided is written down; or what was written down before is kept to."""
+    if job.checkpoint is None:
+        return prepared
+    releases = [asdict(release) for release in prepared.releases]
+    about = {"settings": prepared.settings.to_dict(), "releases": releases}
+    found = job.checkpoint.settle(about, prepared.runs)
+    kept = tuple(Release(**release) for release in found.about["releases"])
+    return replace(prepared, runs=found.runs, releases=kept)
+
+
+def _digest(model: Callable[..., Any]) -> str:
+    try:
+        return model_digest(model)
+    except Exception:  # what cannot be pickled is known by its name alone
+        return ""
+
+
+def _said(plan: Plan | Settings) -> str:
+    if isinstance(plan, Plan):
+        said: list[Any] = [plan.settings.to_dict(), plan.choices]
+    else:
+        said = [plan.to_dict()]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
