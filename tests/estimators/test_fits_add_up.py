@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import noisewise as nw
@@ -88,6 +89,7 @@ def test_a_refitted_estimator_says_so_before_it_fits_again(people):
     assert "other fits" not in once.privacy_.sources
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
         with pytest.raises(UserWarning, match="other fits: 1 before this one"):
             once.fit(*people)
         # Another one, made by itself, has no other fits; a copy has the first one's.

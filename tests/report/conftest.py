@@ -72,7 +72,7 @@ def _certificate(adjacency: str) -> Certificate:
     if adjacency == "replace-one":
         return issue(budget, (Release(what="gradients", noise_multiplier=200.0, times=50),), {})
     releases = (
-        Release(what="gradients", noise_multiplier=40.0, sampling_rate=0.1, times=5_000),
+        Release(what="gradients", noise_multiplier=56.6, sampling_rate=0.1, times=10_000),
         Release(what="number of rows", noise_multiplier=60.0),
     )
     return issue(budget, releases, _SOURCES)

@@ -127,11 +127,11 @@ def test_the_table_has_the_results_numbers(make_result, page):
     assert "ignore the privacy noise and are shown for comparison only" in text
 
 
-def test_the_ledger_is_complete(make_result, page):
+def test_every_release_is_listed(make_result, page):
     text = Reader(page()).text
     certificate = make_result().privacy
     assert f"Epsilon {certificate.epsilon_spent:.4f} of 1 was spent" in text
-    assert "gradients Gaussian on a Poisson sample 5,000 0.1 40" in text
+    assert "gradients Gaussian on a Poisson sample 10,000 0.1 56.6" in text
     assert "number of rows Gaussian 1 1 60" in text
     for source in certificate.sources.values():
         assert source in text

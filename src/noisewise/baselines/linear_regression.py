@@ -9,8 +9,8 @@ Where this follows the authors' code (github.com/gbernstein6/private_bayesian_re
 Gibbs-SS-Noisy, and where not:
 
 - Moments of x. They spend half of epsilon on a noisy release of the fourth moments. Here the
-  release is of the sums alone: the second moments are from the noisy x x', projected, and the
-  fourth from them as if x were Gaussian (Isserlis); or the caller knows the moments.
+  release is of the sums alone: ``"noisy"`` takes the second moments from the noisy x x', projected,
+  and the fourth from them as if x were Gaussian (Isserlis); or the caller knows the moments.
 - Sums that no data set has. Like there, the matrix of all products of (x, y) is
   projected onto the positive semi-definite ones (negative eigenvalues become zero). The scale
   in the variance's update is then never below its prior's, so their redraws of small ones are not
@@ -73,7 +73,8 @@ def linear_regression_posterior(
     rng: np.random.Generator,
     *,
     warmup: int = 500,
-    moments: XMoments | None = None,
+    moments: XMoments | str = "noisy",
+    thin: int = 1,
     collapsed: bool = True,
 ) -> np.ndarray:
     """Draws (fits x draws x (1 + d)) of variance and weights given noisy sums.
@@ -83,19 +84,25 @@ def linear_regression_posterior(
         rows: Number of records.
         noise_sd: Of the Gaussian noise on each sum.
         prior: Of variance and weights.
-        draws: Kept of every chain, one for each sweep.
+        draws: Kept of every chain, one for each sweep, or one for each ``thin`` of them.
         rng: The generator.
         warmup: Sweeps before the first that is kept.
-        moments: Of x, where the caller knows them; by default they are from the noisy sums.
+        moments: Of x: ``"noisy"``, or an `XMoments` known to the caller.
+        thin: Sweeps for each that is kept.
         collapsed: False is the paper's sampler without the Metropolis steps.
     """
     integer_at_least("rows", rows, 1)
     integer_at_least("draws", draws, 1)
     integer_at_least("warmup", warmup, 0)
+    integer_at_least("thin", thin, 1)
     positive("noise_sd", noise_sd, finite=True)
+    if isinstance(moments, str) and moments != "noisy":
+        raise NoisewiseError(f"moments must be 'noisy' or an XMoments, got {moments!r}")
     dim = len(prior.mean)
-    checked = _checked(released, dim)
-    fits = [_constants(one, rows, noise_sd, prior, moments) for one in checked]
+    fits = [
+        _constants(one, rows, noise_sd, prior, moments if isinstance(moments, XMoments) else None)
+        for one in _checked(released, dim)
+    ]
     groups = -(-len(fits) // _GROUP["cpu" if jax.default_backend() == "cpu" else "gpu"])
     size = -(-len(fits) // max(groups, 1))
     out = []
@@ -107,7 +114,7 @@ def linear_regression_posterior(
             padded = group + group[-1:] * (size - len(group))
             stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *padded)
             keys = jax.random.split(jax.random.PRNGKey(int(rng.integers(2**31))), size)
-            chains = run_chains(keys, stacked, draws, warmup, collapsed)
+            chains = run_chains(keys, stacked, draws, warmup, thin, collapsed)
             out.append(np.asarray(chains)[: len(group)])
     return np.concatenate(out) if out else np.empty((0, draws, 1 + dim))
 

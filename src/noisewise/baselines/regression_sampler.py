@@ -1,5 +1,7 @@
 """The Gibbs sweeps and Metropolis steps behind `linear_regression`: chains given fixed numbers."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,8 +61,10 @@ class _View(NamedTuple):
     """Cholesky factor of what that leaves."""
 
 
-@partial(jax.jit, static_argnums=(2, 4))
-def run_chains(keys: Array, fits: Fit, draws: int, warmup: int, collapsed: bool) -> Array:
+@partial(jax.jit, static_argnums=(2, 5))
+def run_chains(
+    keys: Array, fits: Fit, draws: int, warmup: int, thin: int, collapsed: bool
+) -> Array:
     """All chains of one group, side by side: fits x draws x (1 + d)."""
 
     def chain(key: Array, fit: Fit) -> Array:
@@ -69,12 +73,12 @@ def run_chains(keys: Array, fits: Fit, draws: int, warmup: int, collapsed: bool)
         def one(number: Array, carried: tuple[_State, Array]) -> tuple[_State, Array]:
             state, kept = carried
             state = _sweep(jax.random.fold_in(key_run, number), state, fit, collapsed)
-            # Draws of the warm-up are overwritten: one loop, compiled once.
-            slot = jnp.maximum(number - warmup, 0)
+            # Warm-up and thinned-out draws are overwritten: one loop, compiled once.
+            slot = jnp.maximum(number - warmup, 0) // thin
             return state, kept.at[slot].set(jnp.append(state.variance, state.weights))
 
         start = _start(key_start, fit), jnp.zeros((draws, 1 + len(fit.prior_mean)))
-        return jax.lax.fori_loop(0, warmup + draws, one, start)[1]
+        return jax.lax.fori_loop(0, warmup + draws * thin, one, start)[1]
 
     return jax.vmap(chain)(keys, fits)
 
@@ -122,7 +126,9 @@ def _look(state: _State, fit: Fit) -> _View:
     missed -= gain @ (fit.released[:count] - fit.expected_products)
     whitened = jax.scipy.linalg.solve_triangular(factor, missed, lower=True)
     log_density = -0.5 * jnp.sum(whitened**2) - jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return _View(log_density, combination, mean=mean, gain=gain, factor=factor)
+    return _View(
+        log_density=log_density, combination=combination, mean=mean, gain=gain, factor=factor
+    )
 
 
 def _combine(weights: Array) -> Array:
@@ -212,8 +218,9 @@ def _draw_sums(key: Array, state: _State, view: _View, fit: Fit) -> Array:
     variance, weights = state
     count, dim = len(fit.expected_products), len(weights)
     normals = jax.random.normal(key, (2 * (count + dim + 1),))
-    ends = np.cumsum([count, dim, 1]).tolist()
-    n_products, n_errors, n_square, n_noise = jnp.split(normals, ends)
+    n_products, n_errors, n_square, n_noise = jnp.split(
+        normals, np.cumsum([count, dim, 1]).tolist()
+    )
     root_rows = jnp.sqrt(fit.rows)
     products = root_rows * fit.root_products @ n_products
     errors = root_rows * jnp.sqrt(variance) * fit.root_second @ n_errors

@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array
 
 from noisewise._shapes import Bool, Float, Int
+from noisewise._validate import NoisewiseError
 
 LEAST_PASSES = 2
 _LANES = 32
@@ -114,6 +115,8 @@ class SecureSource:
         self._seed = insecure_seed
         # Rounded down: the true inclusion rate is never above the accounted one.
         self._threshold = math.floor(sampling_rate * _STEP * _WORD)
+        if self._threshold < 1:
+            raise NoisewiseError(f"sampling_rate must be at least 2**-40, got {sampling_rate:g}")
 
     def _generators(self, number: int) -> tuple[Any, np.random.Generator]:
         """Two generators with 128-bit keys of their own: who is in the batch, and the noise."""

@@ -165,7 +165,7 @@ def _sensitivities(
     model: MatrixModel, curvature: Float[np.ndarray, "many dim dim"]
 ) -> Float[np.ndarray, "many dim dim"]:
     """M for every A, in the proportion that is expected of the two: mathematics.md eq. (20)."""
-    if model.expected is None:
+    if model.expected is None or model.share_noise > _MOST_NOISE:
         return curvature
     inverse = np.linalg.inv(np.linalg.cholesky(model.expected_curvature))
     proportion = inverse @ np.asarray(model.expected.sensitivity) @ inverse.T

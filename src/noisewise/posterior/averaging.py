@@ -16,6 +16,7 @@ import numpy as np
 
 from noisewise._shapes import Bool, Float, Int
 from noisewise.dpvi import Trace
+from noisewise.posterior.burn_in import gradient_z_squared
 
 MOST_R_HAT = 1.1
 """Gelman and Rubin's own limit. Stricter ones (1.01) ask for hundreds of independent iterates, and
@@ -66,19 +67,12 @@ def group_stationarity(
     """For every group of parameters, the mean squared z-score of the mean gradient along the tail:
     eq. (39).
 
-    A gradient's mean over n steps has the variance of one over n. Around an optimum it is below
-    one such variance (mean reversion makes it smaller still), on the way there it is above: it is
-    the distance from the optimum in units of the error that the noise leaves in the average. A sum
-    over a whole group does not depend on the order of interchangeable members. Noise alone exceeds
-    the limit once in a thousand fits.
+    A sum over a whole group does not depend on the order of interchangeable members. Noise alone
+    exceeds the limit once in a thousand fits.
     """
     from scipy.stats import chi2
 
-    first = round(burn_in * trace.block_count)
-    count = float(np.asarray(trace.blocks.count, float)[first:].sum())
-    mean = np.asarray(trace.blocks.gradient, float)[first:].sum(0) / count
-    square = np.asarray(trace.blocks.gradient_gradient, float)[first:].sum(0) / count
-    z_squared = count * mean**2 / np.maximum(square - mean**2, 1e-30)
+    z_squared = gradient_z_squared(trace, round(burn_in * trace.block_count))
     found = {}
     for name, group in groups.items():
         limit = float(chi2.isf(1e-3, len(group)) / len(group))

@@ -15,7 +15,9 @@ from noisewise.dpvi import Trace, TraceStatistics
 MOST_BURN_IN = 0.6
 _EXCESS = 1.3
 _SIGMAS = 5.0
-_REACH = 2.0
+_REACH = 4.0
+_CLIMBING = 5.0
+"""Standard errors; by chance in one coordinate of a million."""
 
 
 class BurnIn(NamedTuple):
@@ -57,6 +59,24 @@ def _fits(trace: Trace, burn_in: int) -> bool:
     expected = means @ slopes.T if statistics.full else means * slopes
     ratio = float((count * (gradients - expected) ** 2 / variance).mean())
     return ratio < _EXCESS + _SIGMAS * np.sqrt(2 / (kept * dim))
+
+
+def gradient_z_squared(trace: Trace, first: int) -> Float[np.ndarray, " parameters"]:
+    """Squared z-scores of the mean gradient from this block on, by parameter.
+
+    A gradient's mean over n steps has the variance of one over n. Around an optimum it is below
+    one such variance (mean reversion makes it smaller still), on the way there it is above: it is
+    the distance travelled in units of what noise alone would make the iterates travel.
+    """
+    count = float(np.asarray(trace.blocks.count, float)[first:].sum())
+    mean = np.asarray(trace.blocks.gradient, float)[first:].sum(0) / count
+    square = np.asarray(trace.blocks.gradient_gradient, float)[first:].sum(0) / count
+    return np.asarray(count * mean**2 / np.maximum(square - mean**2, 1e-30))
+
+
+def still_climbs(trace: Trace) -> bool:
+    """Whether the last half of the run still goes somewhere, further than noise would take it."""
+    return bool((gradient_z_squared(trace, trace.block_count // 2) > _CLIMBING**2).any())
 
 
 def within_reach(statistics: TraceStatistics, optimum: Float[np.ndarray, "draws dim"]) -> bool:

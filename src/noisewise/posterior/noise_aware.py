@@ -11,7 +11,13 @@ from noisewise._shapes import Float
 from noisewise.dpvi import Settings, Trace, TraceStatistics
 from noisewise.posterior import analytic, exact, laplace, nuts
 from noisewise.posterior.averaging import Stationarity, average, group_stationarity
-from noisewise.posterior.burn_in import MOST_BURN_IN, BurnIn, find_burn_in, within_reach
+from noisewise.posterior.burn_in import (
+    MOST_BURN_IN,
+    BurnIn,
+    find_burn_in,
+    still_climbs,
+    within_reach,
+)
 from noisewise.posterior.context import FitContext
 from noisewise.posterior.expected import ExpectedMoments
 from noisewise.posterior.expected_many import expect_many
@@ -153,6 +159,7 @@ def _outcome(
     settings, rule, dim = context.settings, context.rule, context.dim
     found = _infer_optimum(method, kept.statistics, expected, context, draws, rng)
     settled = kept.burn_in.settled and within_reach(kept.statistics, found.optimum)
+    settled = settled and not still_climbs(trace.leading(context.rule.observed))
     averaged, theta = None, None
     # A curvature matrix knows theta's spread, and its correlations, better than a guide's scales.
     if not settings.full_curvature:
