@@ -62,4 +62,4 @@ def batches(problem: Problem, chunks: int) -> Iterator[Chunk]:
     run = problem.run
     scale = np.asarray(run.numbers.noise_scale, float)
     source = SecureSource(problem.row_count, run.sampling_rate, scale, run.passes)
-    yield from _stream(source, [CHUNK_STEPS] * chunks)
+    yield from _stream(source, [CHUNK_STEPS] * chunks, 0)
