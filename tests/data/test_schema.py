@@ -87,7 +87,7 @@ BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
     ({"kind": "category"}, "has no categories"),
     ({"kind": "category", "categories": ("a",)}, "at least two"),
     ({"kind": "category", "categories": "ab"}, "at least two"),
-    ({"kind": "category", "categories": ("a", 1)}, "at least two"),
+    ({"kind": "category", "categories": ("a", None)}, "at least two"),
     ({"kind": "category", "categories": ("a", "")}, "at least two"),
     ({"kind": "category", "categories": ("a", "b", "a")}, "twice"),
     ({"kind": "category", "categories": ("a", "b"), "shares": (1.0,)}, "sum to 1"),

@@ -9,6 +9,7 @@ from noisewise.cli.demonstration import demo
 from noisewise.cli.fitting import fit, keys, report, verify
 from noisewise.cli.ledgers import ledger
 from noisewise.cli.planning import plan
+from noisewise.cli.schemas import schema
 from noisewise.cli.studies import study
 from noisewise.cli.synthesis import synthesize
 
@@ -23,6 +24,7 @@ privacy noise, with a certificate of what was spent.
 [bold]Start here[/bold]
 
   noisewise demo            real health data, two minutes, one HTML report
+  noisewise schema new people.csv   begin a schema; no value is read
   noisewise plan people.toml --rows 20000 --target visited --epsilon 1
   noisewise fit people.csv --schema people.toml --model logistic \\
             --target visited --epsilon 1 --delta 1e-6 -o out
@@ -50,6 +52,7 @@ app = typer.Typer(
 # The order here is the order of the help page.
 for command in (fit, plan, coverage, synthesize, study, report, verify, keys, audit, demo):
     app.command()(speaking_flags(command))
+app.add_typer(schema, name="schema")
 app.add_typer(ledger, name="ledger")
 
 main = app

@@ -39,6 +39,9 @@ def fit(
     clamp: Annotated[
         bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
     ] = False,
+    ignore_undeclared: Annotated[
+        bool, typer.Option(help="Leave out columns that the schema does not declare.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option(help="Replace an earlier result in that folder.")
     ] = False,
@@ -84,7 +87,7 @@ def fit(
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
-        table = Table.read(data, declared, clamp=clamp)
+        table = Table.read(data, declared, clamp=clamp, ignore_undeclared=ignore_undeclared)
         with common.progress_bar("Private fit") as progress:
             result = run_fit(
                 model,

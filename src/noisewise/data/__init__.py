@@ -5,9 +5,12 @@ a `Table` holds `PrivateRows`, which only the mechanism and the engine may open.
 """
 
 from noisewise.data.column import Column
+from noisewise.data.drafts import draft_of_file
 from noisewise.data.encoding import Encoder
 from noisewise.data.errors import DataError, SchemaError
+from noisewise.data.json_schema import json_schema_text
 from noisewise.data.private import PrivateRows, Rows, record_count
+from noisewise.data.review import SchemaReview, review_schema
 from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table

@@ -13,6 +13,7 @@ import numpy as np
 from noisewise._validate import listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import DataError
+from noisewise.data.labels import codes_of
 
 _NUMBERS = (numbers.Real, np.bool_, decimal.Decimal)
 
@@ -162,16 +163,13 @@ def _binary(column: Column, values: np.ndarray) -> np.ndarray:
 
 
 def _categories(column: Column, values: np.ndarray) -> np.ndarray:
-    """int32 codes of the declared categories. Whole numbers are compared as they are written."""
+    """int32 codes of the declared categories; numbers are compared as such, 1.0 being 1."""
     assert column.categories is not None
-    if values.dtype.kind not in "OUTiub":
+    if values.dtype.kind not in "OUTiubf":
         raise _fault(
-            column,
-            "is declared category but holds neither text nor whole numbers: convert it to text",
+            column, "is declared category but holds neither text nor numbers: convert it to text"
         )
-    lookup = {category: code for code, category in enumerate(column.categories)}
-    labels = (value if type(value) is str else str(value) for value in values.tolist())
-    codes = np.fromiter((lookup.get(label, -1) for label in labels), np.int32, count=len(values))
+    codes = codes_of(values, column.categories)
     if np.any(codes < 0):
         raise _fault(
             column,

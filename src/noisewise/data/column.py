@@ -13,6 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from noisewise._validate import listed, shown
 from noisewise.data.errors import SchemaError
+from noisewise.data.labels import label_of
 
 # What may be declared for each kind, in the order in which it is written out.
 _DECLARABLE: dict[str, tuple[str, ...]] = {
@@ -243,19 +244,28 @@ def _checked_moments(
 
 
 def _checked_categories(column: Column) -> tuple[str, ...]:
-    """At least two different non-empty strings."""
+    """At least two different labels: non-empty text, or numbers, which become text."""
     if column.categories is None:
         raise _fault(
             column.name, 'has no categories: a category column needs categories = ["a", "b", ...]'
         )
-    levels = column.categories if isinstance(column.categories, (list, tuple)) else ()
-    if len(levels) < 2 or not all(isinstance(level, str) and level for level in levels):
+    given = column.categories if isinstance(column.categories, (list, tuple)) else ()
+    if len(given) < 2 or not all(map(_is_label, given)):
         what = f"has categories {shown(column.categories)}"
-        raise _fault(column.name, f"{what}: expected a list of at least two non-empty strings")
-    twice = next((level for level in levels if levels.count(level) > 1), None)
+        raise _fault(column.name, f"{what}: expected a list of at least two non-empty labels")
+    levels = [level if isinstance(level, str) else label_of(level) for level in given]
+    same = [label_of(level) for level in levels]
+    twice = next((level for level in same if same.count(level) > 1), None)
     if twice is not None:
         raise _fault(column.name, f"lists category {shown(twice)} twice: list every category once")
     return tuple(str(level) for level in levels)
+
+
+def _is_label(level: object) -> bool:
+    """Text, or a finite number; true and false are not taken, as files spell them in many ways."""
+    if isinstance(level, str):
+        return bool(level)
+    return not isinstance(level, bool) and _finite(level) is not None
 
 
 def _checked_shares(column: Column, levels: int) -> tuple[float, ...] | None:

@@ -148,9 +148,8 @@ class Schema:
         """
         parts = [] if self.rows is None else [f"rows = {self.rows}\n"]
         for column in self.columns:
-            bare = _BARE_KEY.fullmatch(column.name)
-            lines = [f"[columns.{column.name if bare else _toml_value(column.name)}]"]
-            lines += [f"{key} = {_toml_value(value)}" for key, value in column.to_dict().items()]
+            lines = [f"[columns.{toml_key(column.name)}]"]
+            lines += [f"{key} = {toml_value(value)}" for key, value in column.to_dict().items()]
             parts.append("\n".join(lines) + "\n")
         return "\n".join(parts)
 
@@ -187,10 +186,15 @@ def _checked_rows(rows: Any) -> int | None:
         raise SchemaError(f"{error}: leave rows out if their number is private") from None
 
 
-def _toml_value(value: object) -> str:
+def toml_key(name: str) -> str:
+    """A name as a key of TOML: bare where it may be."""
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)
+
+
+def toml_value(value: object) -> str:
     """A string, a number or a list; JSON's strings are TOML's, but for the character DEL."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_toml_value, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

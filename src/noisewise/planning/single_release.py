@@ -71,6 +71,19 @@ def single_release(
     return [[_release(found, prior_precision, budget) for found in moments] for budget in budgets]
 
 
+def release_at(
+    gradients: np.ndarray,
+    rows: int,
+    prior_precision: np.ndarray,
+    clip_norm: float,
+    budget: Budget,
+) -> SingleRelease:
+    """The single release at a clip norm that was chosen otherwise, say on other covariates."""
+    norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
+    found = _moments(gradients, norms, rows, prior_precision, clip_norm)
+    return _release(found, prior_precision, budget)
+
+
 def sharpest(
     releases: list[SingleRelease], slopes: np.ndarray | None = None, distrust: float = 0.0
 ) -> SingleRelease:
