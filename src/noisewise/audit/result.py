@@ -103,5 +103,9 @@ class Audit:
         return Verdict(True, words, tuple(weak))
 
     def report(self, path: str | Path) -> Path:
-        """Write one HTML page."""
+        """Write one HTML page.
+
+        Args:
+            path: Of the page.
+        """
         return write_page_about(self, path)

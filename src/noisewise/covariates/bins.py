@@ -85,7 +85,12 @@ class Bins:
 
 
 def covariate_bins(schema: Schema, columns: tuple[str, ...]) -> tuple[Bins, ...]:
-    """Bins of every number that the named columns hold."""
+    """Bins of every number that the named columns hold.
+
+    Args:
+        schema: The table's.
+        columns: Names of the columns to be described.
+    """
     found: list[Bins] = []
     for name in columns:
         column = schema[name]

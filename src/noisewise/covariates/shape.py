@@ -28,7 +28,12 @@ _SETTLE = 12
 
 
 def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ...]:
-    """The table's columns that a model takes and does not generate: those to buy the shape of."""
+    """The table's columns that a model takes and does not generate: those to buy the shape of.
+
+    Args:
+        view: Which columns the model takes.
+        generated: The model's arguments that it simulates itself.
+    """
     needed: list[str] = []
     for name in view.arguments:
         if name in generated:
@@ -154,7 +159,14 @@ def _places(rng: np.random.Generator, size: int, n: int) -> np.ndarray:
 def shape_cost(
     schema: Schema, columns: tuple[str, ...], budget: Budget, share: float = SHARE
 ) -> tuple[Release, ...]:
-    """The releases of `buy_shape`: known before anything is bought."""
+    """The releases of `buy_shape`: known before anything is bought.
+
+    Args:
+        schema: The table's.
+        columns: From `covariate_columns`.
+        budget: Of the whole fit.
+        share: Of the budget, in squared signal-to-noise, for the shape.
+    """
     parts = _parts(len(covariate_bins(schema, columns)), share)
     return tuple(
         Release(what=what, noise_multiplier=calibrate(part_of(budget, part), 1.0, 1))

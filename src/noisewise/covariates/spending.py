@@ -17,8 +17,11 @@ _POOL = 65_536
 def share_to_spend(bound: BoundModel, wanted: float | None = None) -> float:
     """The share of the budget that buys the covariates' shape; zero where it is needless.
 
-    It is for models without covariates, and where they come from a public sample. ``wanted`` is
-    the user's own, or None.
+    It is for models without covariates, and where they come from a public sample.
+
+    Args:
+        bound: The model.
+        wanted: The user's own share; None is the default.
     """
     if wanted is not None and not 0 <= wanted < 1:
         raise NoisewiseError(f"covariate_share must be in [0, 1), got {shown(wanted)}")
@@ -30,7 +33,13 @@ def share_to_spend(bound: BoundModel, wanted: float | None = None) -> float:
 def covariates_cost(
     bound: BoundModel, budget: Budget, wanted: float | None = None
 ) -> tuple[Release, ...]:
-    """What buying the shape will release: known before anything is bought."""
+    """What buying the shape will release: known before anything is bought.
+
+    Args:
+        bound: The model.
+        budget: Of the whole fit.
+        wanted: The user's own share; None is the default.
+    """
     share = share_to_spend(bound, wanted)
     if not share:
         return ()
@@ -39,7 +48,12 @@ def covariates_cost(
 
 
 def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
-    """The model with its simulated covariates like the shape's."""
+    """The model with its simulated covariates like the shape's.
+
+    Args:
+        bound: The model.
+        shape: What was bought about its covariates.
+    """
     rows = shape.simulate(np.random.default_rng(3), _POOL)
     return bound.with_covariates(rows, share_noise=shape.share_noise)
 

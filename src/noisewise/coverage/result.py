@@ -56,7 +56,15 @@ class Coverage:
         single_release_sd: np.ndarray,
         about: dict[str, Any],
     ) -> Coverage:
-        """From simulated fits."""
+        """From simulated fits.
+
+        Args:
+            fits: Draws and truths of every simulated table.
+            labels: Names of the parameters.
+            single_release_sd: Error of the best single Gaussian release of the same budget, by
+                parameter.
+            about: Settings of the run, for the page.
+        """
         return cls(
             truth=fits.truth,
             draws=fits.draws,
@@ -149,5 +157,9 @@ class Coverage:
         ]
 
     def report(self, path: str | Path) -> Path:
-        """Write one HTML page with the figures."""
+        """Write one HTML page with the figures.
+
+        Args:
+            path: Of the page.
+        """
         return write_page_about(self, path)

@@ -110,7 +110,12 @@ class Column:
 
     @classmethod
     def from_dict(cls, name: str, declared: Mapping[str, Any]) -> Column:
-        """Read a declaration `{"type": ..., "bounds": ..., ...}`; unknown keys are refused."""
+        """Read a declaration `{"type": ..., "bounds": ..., ...}`; unknown keys are refused.
+
+        Args:
+            name: The column's.
+            declared: What a schema file says of it.
+        """
         if not isinstance(declared, Mapping):
             raise _fault(
                 name, f"is declared as {shown(declared)}: expected a table with a type, e.g. 'real'"
@@ -137,7 +142,12 @@ class Column:
         return plain
 
     def simulate(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draw `n` values from the declared marginal; category columns as integer codes."""
+        """Draw `n` values from the declared marginal; category columns as integer codes.
+
+        Args:
+            rng: Where randomness comes from.
+            n: How many values.
+        """
         if self.kind == "binary":
             chance = 0.5 if self.share is None else self.share
             return (rng.random(n) < chance).astype(np.int8)

@@ -39,7 +39,12 @@ class PublicSample:
 
     @classmethod
     def read(cls, path: str | PathLike[str], schema: Schema) -> PublicSample:
-        """Read a `.csv`, `.csv.gz` or `.parquet` file."""
+        """Read a `.csv`, `.csv.gz` or `.parquet` file.
+
+        Args:
+            path: Of the file.
+            schema: The table's; columns that it does not declare are ignored.
+        """
         shared = _shared(schema, _names_in(path))
         return cls(read_file(path, shared, ignore_undeclared=True), shared)
 

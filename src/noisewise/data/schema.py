@@ -92,7 +92,11 @@ class Schema:
 
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Schema:
-        """Read `{"rows": ..., "columns": {name: {"type": ..., ...}}}`, as in the TOML file."""
+        """Read `{"rows": ..., "columns": {name: {"type": ..., ...}}}`, as in the TOML file.
+
+        Args:
+            declared: As read from TOML or JSON.
+        """
         if not isinstance(declared, Mapping):
             raise SchemaError(f"a schema must be a table with columns, got {shown(declared)}")
         unknown = [key for key in declared if key not in ("rows", "columns")]
@@ -125,6 +129,9 @@ class Schema:
         type = "category"
         categories = ["female", "male"]
         ```
+
+        Args:
+            path: Of the file.
         """
         try:
             declared = read_toml(path, "schema")
@@ -167,6 +174,10 @@ class Schema:
         Real columns follow the normal with the declared mean and sd, truncated to the bounds, or
         are uniform on the bounds where none are declared; counts likewise, rounded. Categories come
         as integer codes. The arrays have the types and shapes of `Table.rows`.
+
+        Args:
+            rng: Where randomness comes from.
+            n: Number of rows.
 
         >>> schema = Schema((Column(name="visits", kind="count", bounds=(0, 3)),))
         >>> schema.simulate(np.random.default_rng(0), 4)["visits"].dtype

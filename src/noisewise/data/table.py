@@ -64,6 +64,11 @@ class Table:
 
         This is how simulated arrays become a Table:
         `Table.from_arrays(schema.simulate(rng, n), schema)`.
+
+        Args:
+            arrays: By column.
+            schema: What is declared about them.
+            allow_constant: As for `Table`.
         """
         table = cls.__new__(cls)
         raw = read_columns(dict(arrays), _checked_schema(schema), ignore_undeclared=False)
@@ -80,7 +85,15 @@ class Table:
         ignore_undeclared: bool = False,
         allow_constant: bool = False,
     ) -> Table:
-        """Read a `.csv`, `.csv.gz` or `.parquet` file; other arguments as for `Table`."""
+        """Read a `.csv`, `.csv.gz` or `.parquet` file.
+
+        Args:
+            path: Of the file.
+            schema: What is declared about its columns.
+            clamp: As for `Table`.
+            ignore_undeclared: Leave columns out that the schema does not declare.
+            allow_constant: As for `Table`.
+        """
         raw = read_file(path, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
         return cls(raw, schema, clamp=clamp, allow_constant=allow_constant)
 
@@ -121,7 +134,11 @@ class Table:
 
     def own_columns(self, columns: Mapping[str, np.ndarray]) -> list[str]:
         """Names of those columns that are this table's own, cell by cell: to refuse them as a
-        public sample."""
+        public sample.
+
+        Args:
+            columns: Of the sample, by name.
+        """
         own = self._rows.unsafe_columns()
         return [n for n, values in columns.items() if n in own and np.array_equal(values, own[n])]
 

@@ -33,7 +33,16 @@ def adf_in_batches(
     site: Site, rows: Rows, initial: np.ndarray | Array, key: Array, *, epochs: int, batch: int
 ) -> SepFit:
     """Assumed density filtering, PBP's way: sites are forgotten once they have joined, so that
-    every further pass counts the records once more. Arguments are those of `ep_in_batches`."""
+    every further pass counts the records once more.
+
+    Args:
+        site: The model.
+        rows: Simulated or public records.
+        initial: Mean to begin with.
+        key: Of the records' order.
+        epochs: Passes over the records.
+        batch: Records whose sites are found side by side.
+    """
     return ep_in_batches(site, rows, initial, key, epochs=epochs, batch=batch, keep=False)
 
 

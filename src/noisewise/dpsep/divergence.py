@@ -88,9 +88,16 @@ def paper_expression(
     """The right-hand side of DP-SEP eq. 8 (Theorem 4.1), for precisions proportional to the
     identity.
 
-    Arguments are those of `expected_kl`; ``failure`` is d exp(-M^2/2v), the probability with which
-    the bound on the noise's eigenvalues fails; v = d noise^2 for symmetric noise. NaN where the
-    paper's h is not positive: the expression then says nothing.
+    NaN where the paper's h is not positive: the expression then says nothing.
+
+    Args:
+        eta: Natural mean of q.
+        precision: Of q.
+        noise_eta: Standard deviation of the independent noise on ``eta``.
+        noise_precision: Of the symmetric noise on the precision, upper triangle independent.
+        ridge: The precision then gets so much of the identity that this is its least eigenvalue.
+        failure: d exp(-M^2/2v), the probability with which the bound on the noise's eigenvalues
+            fails; v = d noise^2 for symmetric noise.
     """
     fraction("failure", failure)
     eta, precision = np.asarray(eta, float), np.asarray(precision, float)

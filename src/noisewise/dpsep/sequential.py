@@ -113,8 +113,14 @@ def ep(
 ) -> Gaussian:
     """Expectation propagation: a site per record is kept (DP-SEP Alg. 1).
 
-    A record whose removal leaves no proper cavity waits for its next turn. Arguments are those of
-    `one_at_a_time`; ``damping`` is the share of the way to a new site that is made.
+    A record whose removal leaves no proper cavity waits for its next turn.
+
+    Args:
+        site: The model.
+        rows: Simulated or public records.
+        order: Record numbers, in the order in which they are visited (`random_passes`).
+        initial: Mean to begin with.
+        damping: Share of the way to a new site that is made.
     """
     count, family = record_count(rows), site.family
     prior = site.prior(jnp.asarray(initial), jnp.zeros(family.dim))

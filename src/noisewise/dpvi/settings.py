@@ -176,7 +176,11 @@ class Settings:
             raise NoisewiseError(f"optimiser {shown(self.optimiser)} needs a learning_rate")
 
     def mechanism(self, noise_multiplier: float | None = None) -> Mechanism:
-        """What accounts for such a fit, once it is calibrated or given its noise."""
+        """What accounts for such a fit, once it is calibrated or given its noise.
+
+        Args:
+            noise_multiplier: If it is known already.
+        """
         return Mechanism(
             clip_norm=self.clip_norm,
             sampling_rate=self.sampling_rate,
@@ -185,7 +189,11 @@ class Settings:
         )
 
     def check_dimension(self, dim: int) -> None:
-        """Refuse settings whose arrays are for another number of unconstrained coordinates."""
+        """Refuse settings whose arrays are for another number of unconstrained coordinates.
+
+        Args:
+            dim: The model's number of unconstrained coordinates.
+        """
         one, square = (dim,), (dim, dim)
         scaled = 0 if self.frame_scale is None else len(self.frame_scale)
         shapes = {
@@ -207,7 +215,12 @@ class Settings:
                 )
 
     def with_recalibration(self, shift: np.ndarray, stretch: np.ndarray) -> Settings:
-        """A copy that moves and stretches posteriors by this much."""
+        """A copy that moves and stretches posteriors by this much.
+
+        Args:
+            shift: In posterior sds, per coordinate; taken off.
+            stretch: Factor on the sds, per coordinate.
+        """
         return replace(self, shift=shift, stretch=stretch)
 
     @property
@@ -218,7 +231,11 @@ class Settings:
         return bool(np.any(self.shift != 0) or np.any(self.stretch != 1))
 
     def recalibrated(self, theta: np.ndarray) -> np.ndarray:
-        """Draws (draws x coordinates) moved and stretched as simulated fits have taught."""
+        """Draws (draws x coordinates) moved and stretched as simulated fits have taught.
+
+        Args:
+            theta: Posterior draws, draws x coordinates.
+        """
         if self.shift is None or self.stretch is None:
             return theta
         mean = theta.mean(0)
@@ -233,7 +250,11 @@ class Settings:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Settings:
-        """Back from `to_dict`."""
+        """Back from `to_dict`.
+
+        Args:
+            plain: As read from a file; unknown names are refused.
+        """
         arrays = (*_ARRAYS, "step_factor")
         given = {n: finite_array(n, v) if n in arrays else v for n, v in plain.items()}
         return cls(**known_fields(cls, given))

@@ -23,7 +23,11 @@ class PublicCount:
 
 
 def refuse_another_count(table: Table) -> None:
-    """A declared number of rows must be the table's: to be asked before anything is spent."""
+    """A declared number of rows must be the table's: to be asked before anything is spent.
+
+    Args:
+        table: The rows and their schema.
+    """
     declared = table.schema.rows
     if declared is not None and declared != table.rows.true_count:
         raise NoisewiseError(

@@ -53,7 +53,11 @@ class Budget:
         one_of("adjacency", self.adjacency, ADJACENCIES)
 
     def warn_if_delta_is_large(self, public_count: int) -> None:
-        """Warn when delta is not well below 1/N: it then permits publishing whole records."""
+        """Warn when delta is not well below 1/N: it then permits publishing whole records.
+
+        Args:
+            public_count: The declared or bought number of rows, N.
+        """
         if self.delta * public_count > 0.1:
             warnings.warn(
                 f"delta={self.delta:g} is not well below 1/rows={1 / public_count:.1e}: at this "

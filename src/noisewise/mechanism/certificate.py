@@ -124,7 +124,11 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Certificate:
-        """Back from `to_dict`; a malformed one is refused in one line."""
+        """Back from `to_dict`; a malformed one is refused in one line.
+
+        Args:
+            plain: What `to_dict` returned, or what was read from a file.
+        """
         try:
             return cls(
                 budget=Budget(**plain["budget"]),
@@ -214,7 +218,11 @@ def software_versions() -> dict[str, str]:
 
 
 def version_of(package: str) -> str:
-    """As it is installed here."""
+    """As it is installed here.
+
+    Args:
+        package: Its name, as pip knows it.
+    """
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -87,7 +87,11 @@ class Ledger:
 
     @classmethod
     def of(cls, ledger: Ledger | str | Path) -> Ledger:
-        """The ledger itself, or the one at a path."""
+        """The ledger itself, or the one at a path.
+
+        Args:
+            ledger: A path is opened, a ledger returned as it is.
+        """
         if isinstance(ledger, str | Path):
             return cls(ledger)
         if not isinstance(ledger, Ledger):
@@ -174,7 +178,11 @@ class Ledger:
             )
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page about the ledger; returns its path."""
+        """Write one self-contained HTML page about the ledger; returns its path.
+
+        Args:
+            path: Of the page.
+        """
         return write_page_about(self, path)
 
     def export(self) -> dict[str, Any]:

@@ -91,6 +91,12 @@ def bind(
 
     An argument gets the column of its name. ``X`` is the design matrix of all features (or those
     listed) and ``y`` the target column, unless the schema has columns of those very names.
+
+    Args:
+        model: A NumPyro function, or a ready-made model.
+        schema: The table's.
+        target: The column that is ``y``, if there is one.
+        features: The columns that make up ``X``; all but the target if not given.
     """
     known = model if isinstance(model, ReadyMade) else None
     columns = None if known is None else known.of(schema, target, features).columns()

@@ -197,12 +197,21 @@ def dependent_sites(target: Target) -> frozenset[str]:
 
 
 def has_two_forms(target: Target) -> bool:
-    """Whether standardised coordinates are others than the target's own."""
+    """Whether standardised coordinates are others than the target's own.
+
+    Args:
+        target: The model's density.
+    """
     return bool(dependent_sites(target)) or isinstance(target, CentredTarget)
 
 
 def standardise(target: Target, theta: Array) -> Array:
-    """Unconstrained latents, all in their standardised form."""
+    """Unconstrained latents, all in their standardised form.
+
+    Args:
+        target: The model's density.
+        theta: Unconstrained latents, in the target's own form.
+    """
     sites = target.sites(theta, target.example)
     latents = {site.name: sites[site.name]["value"] for site in target.layout.latents}
     for name in dependent_sites(target):
@@ -212,7 +221,12 @@ def standardise(target: Target, theta: Array) -> Array:
 
 
 def unstandardise(target: Target, raw: Array) -> Standardised:
-    """The inverse of `standardise`: latents in the order in which the model samples them."""
+    """The inverse of `standardise`: latents in the order in which the model samples them.
+
+    Args:
+        target: The model's density.
+        raw: What `standardise` returned.
+    """
     given, dependent = Target.constrain(target, raw), dependent_sites(target)
     total = jnp.zeros(())
 

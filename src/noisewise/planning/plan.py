@@ -84,7 +84,13 @@ class Plan:
 
     def check(self, bound: BoundModel, method: str, sample: PublicSample | None) -> None:
         """Refuse a plan for another model or method, or for other covariates than will be
-        simulated."""
+        simulated.
+
+        Args:
+            bound: The model that is to be fitted.
+            method: ``"dpvi"`` or ``"dp-sep"``.
+            sample: Where its covariates are simulated from, if not from the schema.
+        """
         if self.model != bound.name:
             raise NoisewiseError(
                 f"the plan is for model {self.model}, not {bound.name}: plan again"
@@ -101,7 +107,13 @@ class Plan:
             )
 
     def warn_if_it_does_not_fit(self, schema: Schema, rows: int, budget: Budget) -> None:
-        """Warn when what is to be fitted is not what was planned for."""
+        """Warn when what is to be fitted is not what was planned for.
+
+        Args:
+            schema: The table's.
+            rows: The public number of rows.
+            budget: What the fit may spend.
+        """
         if self.schema != schema.fingerprint():
             warnings.warn("the plan was made for another schema: plan again", stacklevel=3)
         if not 0.8 < rows / self.rows < 1.25:
@@ -117,17 +129,30 @@ class Plan:
             )
 
     def redesigned(self, bound: BoundModel, rows: int) -> Settings:
-        """The plan's choices for covariates as they turned out to be."""
+        """The plan's choices for covariates as they turned out to be.
+
+        Args:
+            bound: The model, with covariates as far as they are known.
+            rows: The public number of rows.
+        """
         summary = summarise(bound, rows, self.budget)
         return design(bound.target, summary, steps=self.settings.steps, **self.choices)
 
     def save(self, path: str | Path) -> Path:
-        """Write the plan as TOML: readable, editable, and taken by `fit`."""
+        """Write the plan as TOML: readable, editable, and taken by `fit`.
+
+        Args:
+            path: Of the file.
+        """
         return files.write_plan(self._sections(), Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan file."""
+        """Read a plan file.
+
+        Args:
+            path: Of what `save` wrote.
+        """
         with files.reading(Path(path)) as found:
             made_for = found.made_for
             method = one_of("method", made_for.get("method", "dpvi"), _SETTINGS)
@@ -158,7 +183,11 @@ class Plan:
         return files.Sections(made_for, self.forecast.to_dict(), self.settings.to_dict())
 
     def report(self, path: str | Path) -> Path:
-        """Write one HTML page: what to expect, and the privacy-utility curve."""
+        """Write one HTML page: what to expect, and the privacy-utility curve.
+
+        Args:
+            path: Of the page.
+        """
         return write_page_about(self, path)
 
 

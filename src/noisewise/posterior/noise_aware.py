@@ -43,6 +43,13 @@ def infer(
 
     From the context's reference rows it is simulated what clipping and nonlinearity do to the
     gradients near the fit; without them, nothing is taken off.
+
+    Args:
+        method: One of `METHODS`.
+        trace: What was released, as sums over blocks of steps.
+        context: The public things that the trace is read with.
+        draws: How many to return.
+        rng: Of the draws.
     """
     return infer_many(method, [trace], context, draws, [rng])[0]
 
@@ -57,7 +64,14 @@ def infer_many(
 ) -> list[Outcome]:
     """`infer` for many fits of one design, their simulations side by side on the device.
 
-    ``side_by_side`` fills their number up, so that one compilation serves groups of any size.
+    Args:
+        method: One of `METHODS`.
+        traces: One of each fit.
+        context: What all of them have in common.
+        draws: How many to return of each.
+        rngs: One for each fit.
+        side_by_side: Fills the number of fits up, so that one compilation serves groups of any
+            size.
     """
     settings = context.settings
     check_method(method, settings)

@@ -87,11 +87,19 @@ class Result:
         return pandas.DataFrame.from_dict(rows, orient="index")
 
     def reported(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Those of the latents that are not `nuisance`."""
+        """Those of the latents that are not `nuisance`.
+
+        Args:
+            draws: By latent.
+        """
         return {name: values for name, values in draws.items() if name not in self.nuisance}
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page about the fit; returns its path."""
+        """Write one self-contained HTML page about the fit; returns its path.
+
+        Args:
+            path: Of the page.
+        """
         return write_page_about(self, path)
 
     def verify(self) -> Verification:
@@ -129,12 +137,21 @@ class Result:
         return found is not None and found.digest == self.digest and signing.holds(found, key)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the result into a new folder, whole or not at all."""
+        """Write the result into a new folder, whole or not at all.
+
+        Args:
+            folder: A new one.
+            overwrite: Replace a result that lies there.
+        """
         return storage.save(self._stored(), Path(folder), overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
-        """Read back what `save` wrote; refuses a corrupt or foreign folder."""
+        """Read back what `save` wrote; refuses a corrupt or foreign folder.
+
+        Args:
+            folder: What `save` wrote.
+        """
         with storage.reading(Path(folder)) as found:
             plain = found.plain
             back = cls(

@@ -75,7 +75,11 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         return self.frame(range(len(self))[index])  # IndexError and negative numbers as a list's
 
     def frame(self, place: int) -> pandas.DataFrame:
-        """One table, counted from 0."""
+        """One table, counted from 0.
+
+        Args:
+            place: Of the table, counted from 0.
+        """
         return frame_of(self.schema, self.drawn(place).columns)
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
@@ -88,7 +92,12 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
     def map(
         self, function: Callable[[pandas.DataFrame], Answer], *, progress: Progress | None = None
     ) -> list[Answer]:
-        """The function's answer for each table; one table is in memory at a time."""
+        """The function's answer for each table; one table is in memory at a time.
+
+        Args:
+            function: Takes a data frame.
+            progress: Called with the tables done and their number.
+        """
         answers = []
         for done, table in enumerate(self, start=1):
             answers.append(function(table))
@@ -101,6 +110,9 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
 
         Tables are always drawn in the same groups, the last of which is kept, so that going
         through all of them draws each once.
+
+        Args:
+            place: Of the table, counted from 0.
         """
         first = place // self._group * self._group
         if self._kept is None or self._kept[0] != first:
@@ -112,7 +124,12 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         return self._kept[1][place - first]
 
     def further_draws(self, count: int, rows: int) -> Iterator[Drawn]:
-        """Tables from posterior draws that no table here has used, as far as there are any."""
+        """Tables from posterior draws that no table here has used, as far as there are any.
+
+        Args:
+            count: How many tables at most.
+            rows: Of each.
+        """
         group = self._generator.group(rows)
         # Numbers behind all of ours: where draws have to be used again, the records are new.
         start = self._copies + self._group
@@ -129,6 +146,11 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
 
         ``privacy.json`` is the certificate of the fit, ``schema.toml`` declares the columns, and
         ``README.txt`` says what this is and how to analyse it.
+
+        Args:
+            folder: A new one.
+            format: ``"csv"`` or ``"parquet"``.
+            progress: Called with the tables done and their number.
         """
         one_of("format", format, FORMATS)
         folder = Path(folder)
@@ -159,6 +181,9 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
         """Tables that `save` or `noisewise synthesize` wrote, with their certificate and caveats.
 
         The posterior behind them is not in the folder, so that they have no fidelity page.
+
+        Args:
+            folder: Where they lie.
         """
         from noisewise.synthetic.saved import load_tables
 
@@ -190,8 +215,11 @@ class SyntheticTables(Sequence["pandas.DataFrame"]):
     ) -> Path:
         """Write one page that holds the tables' marginals against the posterior they came from.
 
-        With ``unsafe_data``, the real table, its exact marginals are drawn beside: such a page is
-        NOT PRIVATE, says so, and is for the holder of the data alone.
+        Args:
+            path: Of the page.
+            unsafe_data: The real table. Its exact marginals are drawn beside: such a page is NOT
+                PRIVATE, says so, and is for the holder of the data alone.
+            progress: Called with the tables done and their number.
         """
         return write_page_about(self, path, unsafe_data=unsafe_data, progress=progress)
 

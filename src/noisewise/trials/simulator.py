@@ -181,7 +181,15 @@ def sep_simulator(
     budget: Budget,
     others: tuple[Release, ...] = (),
 ) -> Simulator:
-    """DP-SEP of this design, calibrated to its budget; arguments are those of `simulator`."""
+    """DP-SEP of this design, calibrated to its budget.
+
+    Args:
+        bound: The model.
+        design: How it is fitted.
+        public_count: Number of rows of every simulated table.
+        budget: What a fit may spend.
+        others: What else a fit releases: it takes a part of the budget.
+    """
     mechanisms = phase_mechanisms(design.phases, budget, others)
     runs = assemble_phases(design.phases, mechanisms, public_count, design.initial)
     return Simulator(bound, SepTrial(bound, design, tuple(runs), public_count), public_count)
