@@ -55,7 +55,15 @@ def test_a_csv_gives_its_names_and_nothing_else(tmp_path):
 
 @pytest.mark.parametrize(
     "first",
-    [b"31.5,female,3\n", b"age,,sex\n", b"age,age\n", b"", b"\xff\xfe\n", b'"age,sex\n', b"a,1e3\n"],
+    [
+        b"31.5,female,3\n",
+        b"age,,sex\n",
+        b"age,age\n",
+        b"",
+        b"\xff\xfe\n",
+        b'"age,sex\n',
+        b"a,1e3\n",
+    ],
 )
 def test_a_first_line_that_is_no_header_is_not_quoted(tmp_path, first):
     path = tmp_path / "people.csv"

@@ -71,8 +71,7 @@ def check(
     epsilon: common.Epsilon = 1.0,
     delta: common.Delta = 1e-6,
     covariate_share: common.CovariateShare = None,
-    narrower: _WORTH_SAYING = 1.05
-_Narrower = None,
+    narrower: _Narrower = None,
 ) -> None:
     """Say what is missing and, given --rows and --target, what declarations cost; reads no row."""
     with common.one_line_errors():
@@ -118,10 +117,9 @@ def _show_costs(
     from noisewise.mechanism import Budget
     from noisewise.planning import declaration_costs
 
+    whole = Budget(epsilon=budget[0], delta=budget[1])
     with common.progress_bar("Columns") as progress:
-        costs = declaration_costs(
-            declared, rows, Budget(epsilon=budget[0], delta=budget[1]), target, progress=progress, **options
-        )
+        costs = declaration_costs(declared, rows, whole, target, progress=progress, **options)
     _print(
         f"\nWhat it costs at epsilon {budget[0]:g} and {rows} rows, each column alone, simulated:"
     )

@@ -111,7 +111,9 @@ def _declared(
         return {"type": "category", "categories": levels}, remark
     bounds = [_number(low), _number(high)]
     given = {"bounds": bounds} if None not in bounds else {}
-    half = f"its {'minimum' if low is not None else 'maximum'} is {low if low is not None else high}"
+    half = (
+        f"its {'minimum' if low is not None else 'maximum'} is {low if low is not None else high}"
+    )
     if not given and (low is not None or high is not None):
         remark = f"{remark}; {half}" if remark else half
     if kind == "boolean":

@@ -47,8 +47,8 @@ _OF_STORAGE: dict[str | None, tuple[str | None, str]] = {
 }
 _FROM_FILE = """\
 # Made from the {what} of {columns} columns. No value was read: everything that is to be
-# filled in has to come from outside the table (a codebook, a census, common sense). What is computed
-# from the rows and written here leaves without noise, and unaccounted for.
+# filled in has to come from outside the table (a codebook, a census, common sense). What is
+# computed from the rows and written here leaves without noise, and unaccounted for.
 """
 _FROM_DESCRIPTION = """\
 # Made from a {kind} description of {columns} columns; no data file was read. Bounds and categories
@@ -56,8 +56,8 @@ _FROM_DESCRIPTION = """\
 # these very rows. Take out what was.
 """
 _HOW = """\
-# Fill in the lines with a question mark, take the # away, and leave out columns that are not needed:
-# names and numbers of persons above all. `noisewise schema check` says what is still missing.
+# Fill in the lines with a question mark, take the # away, and leave out columns that are not
+# needed: names and numbers of persons above all. `noisewise schema check` says what is missing.
 
 # rows = ?               # only if the number of rows is public; else a noisy one is bought
 """

@@ -147,9 +147,7 @@ def _likely(column: Column) -> tuple[float, float]:
     return low, high
 
 
-def _of_bounds(
-    column: Column, bounds: tuple[float, float], setting: _Setting
-) -> DeclarationCost:
+def _of_bounds(column: Column, bounds: tuple[float, float], setting: _Setting) -> DeclarationCost:
     tight = replace(column, bounds=bounds)
     real = _Real.simulate(tight, setting)
     before = _interval(tight, real, setting)
