@@ -15,7 +15,7 @@ from noisewise.models.glm import Glm, GlmTarget
 from noisewise.models.inspection import ModelError, inspect_model
 from noisewise.models.mixture import Mixture
 from noisewise.models.mixture_target import MixtureTarget
-from noisewise.models.target import Target
+from noisewise.models.target import Target, arguments_of
 
 _CLOSED_FORMS: dict[type, type[Target]] = {Glm: GlmTarget, Mixture: MixtureTarget}
 _Sample = tuple[tuple[str, tuple[int, ...], str, bytes], ...]
@@ -35,7 +35,7 @@ def build_target(model: Callable[..., Any], rows: Rows) -> Target:
     """
     sample = tuple(
         (name, column.shape, column.dtype.str, column.tobytes())
-        for name, column in ((name, np.asarray(column)) for name, column in rows.items())
+        for name, column in ((n, np.asarray(c)) for n, c in arguments_of(rows).items())
     )
     with _on_the_host():
         return _build(model, sample, str(jnp.result_type(float)))

@@ -18,7 +18,7 @@ from noisewise._validate import one_of, positive
 from noisewise.data import Rows
 from noisewise.models.frame import Frame
 from noisewise.models.ready_made import Capabilities, ReadyMade
-from noisewise.models.target import Target
+from noisewise.models.target import Target, weighted, weights_of
 
 FAMILIES = ("logistic", "probit", "poisson", "linear")
 _TARGET_KINDS = {
@@ -159,7 +159,8 @@ class GlmTarget(Target):
             offset = design @ frame.location[: self.width]
             if frame.factor is not None:
                 design = design @ frame.factor[: self.width, : self.width]
-        return {"X": design, "offset": offset, "y": jnp.asarray(rows["y"], jnp.float32)}
+        outcome = jnp.asarray(rows["y"], jnp.float32)
+        return {"X": design, "offset": offset, "y": outcome} | weights_of(rows)
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows
@@ -173,12 +174,14 @@ class GlmTarget(Target):
         mean = slope.mean(1, keepdims=True) * design
         scale = (slope @ base_normals[:, :width] / draws) * design
         if self.dim == width:
+            mean, scale = weighted(batch, mean, scale)
             return mean, scale
         if frame.factor is not None:
             noise_slope = noise_slope * frame.factor[width, width]
         last_mean = noise_slope.mean(1, keepdims=True)
         last_scale = noise_slope @ base_normals[:, width:] / draws
-        return both(mean, last_mean), both(scale, last_scale)
+        mean, scale = weighted(batch, both(mean, last_mean), both(scale, last_scale))
+        return mean, scale
 
 
 def both(left: Array, right: Array) -> Array:

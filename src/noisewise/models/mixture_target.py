@@ -18,7 +18,7 @@ from jax import Array
 from noisewise.data import Rows
 from noisewise.models.frame import Frame
 from noisewise.models.mixture import COUNT_SHAPE, Feature, Mixture
-from noisewise.models.target import Target
+from noisewise.models.target import Target, weighted, weights_of
 
 
 class _Parts(NamedTuple):
@@ -60,7 +60,8 @@ class MixtureTarget(Target):
         if self.model.target is not None:
             parts.append(self.model.design_matrix([columns[f.name] for f in self.model.features]))
             parts.append(columns[self.model.target][:, None])
-        return {"records": jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=1)}
+        records = jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=1)
+        return {"records": records} | weights_of(rows)
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows
@@ -68,7 +69,9 @@ class MixtureTarget(Target):
         """See `Target.record_moments`."""
         each = jax.vmap(self._gradients, (0, None))(frame.to_model(points), batch["records"])
         gradients = frame.gradient(each)
-        return gradients.mean(0), (gradients * base_normals[:, None]).mean(0)
+        mean, scale = gradients.mean(0), (gradients * base_normals[:, None]).mean(0)
+        mean, scale = weighted(batch, mean, scale)
+        return mean, scale
 
     def prior_moments(
         self, frame: Frame, points: Array, base_normals: Array

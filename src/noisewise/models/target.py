@@ -21,6 +21,11 @@ from noisewise.data import Rows
 from noisewise.models.frame import Frame
 from noisewise.models.inspection import Layout, log_probability
 
+WEIGHT = "(weight)"
+"""A column that rows may hold beside the model's arguments: a factor, from 0, on every row's
+log-likelihood. The model never sees it; a row of weight 0 contributes nothing, whatever it holds.
+"""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -96,12 +101,18 @@ class Target:
         substituted = handlers.substitute(self.model, data=self.constrain(theta))
         # A key is needed only where the model itself asks for one; nothing random is used.
         seeded = handlers.seed(substituted, jax.random.PRNGKey(0))
-        return handlers.trace(seeded).get_trace(**rows)
+        return handlers.trace(seeded).get_trace(**arguments_of(rows))
 
     def log_likelihood(self, theta: Array, record: Rows) -> Array:
-        """log p(record | theta): one record, its arrays without the axis of records."""
+        """log p(record | theta): one record, its arrays without the axis of records; times its
+        weight, where it has one."""
+        weight = record.get(WEIGHT)
+        if weight is not None:
+            # What is selected has no gradient in what is not: not even one that is not a number.
+            theta = jnp.where(weight > 0, theta, jax.lax.stop_gradient(theta))
         sites = self.sites(theta, jax.tree.map(lambda column: column[None], record))
-        return log_probability(sites, self.layout.observed)
+        found = log_probability(sites, self.layout.observed)
+        return found if weight is None else jnp.where(weight > 0, weight * found, 0.0)
 
     def log_prior(self, theta: Array) -> Array:
         """log p(theta) in the unconstrained space: with the bijectors' log-determinants."""
@@ -157,7 +168,7 @@ class Target:
         """The rows with their observed arguments drawn anew from the model given ``theta``."""
         free = handlers.uncondition(handlers.substitute(self.model, data=self.constrain(theta)))
         with jax.default_matmul_precision("highest"):  # what is drawn here counts as the truth
-            sites = handlers.trace(handlers.seed(free, key)).get_trace(**rows)
+            sites = handlers.trace(handlers.seed(free, key)).get_trace(**arguments_of(rows))
         drawn = {
             argument: sites[site]["value"].astype(jnp.asarray(rows[argument]).dtype)
             for argument, site in self.layout.observed_arguments
@@ -172,3 +183,34 @@ class Target:
     def block_sizes(self) -> tuple[int, ...]:
         """Sizes of coordinate groups that a frame may mix; here all of them."""
         return (self.dim,)
+
+
+def arguments_of(rows: Rows) -> Rows:
+    """The model's own arguments: rows without their weights.
+
+    Args:
+        rows: Columns by name.
+    """
+    return {name: column for name, column in rows.items() if name != WEIGHT}
+
+
+def weights_of(rows: Rows) -> Rows:
+    """The rows' weights alone, in single precision; nothing where rows have none.
+
+    Args:
+        rows: Columns by name.
+    """
+    return {WEIGHT: jnp.asarray(rows[WEIGHT], jnp.float32)} if WEIGHT in rows else {}
+
+
+def weighted(batch: Rows, *moments: Array) -> tuple[Array, ...]:
+    """Per-record moments (records x coordinates) times the records' weights, if they have any.
+
+    Args:
+        batch: As `Target.prepare` makes it.
+        moments: Of records of weight 0 they need not be numbers.
+    """
+    if WEIGHT not in batch:
+        return moments
+    weight = batch[WEIGHT][:, None]
+    return tuple(jnp.where(weight > 0, weight * each, 0.0) for each in moments)
