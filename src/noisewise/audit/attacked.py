@@ -1,4 +1,4 @@
-"""Every algorithm, assembled as a fit assembles it, over made-up records."""
+"""Every algorithm, assembled as a fit assembles it, over simulated records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from noisewise.mechanism import Mechanism
 from noisewise.models import Target, build_target, logistic
 
 MOST_RECORDS = 2**13
-"""Of made-up tables."""
+"""Of simulated tables."""
 _FEWEST_STEPS = 10
 
 
@@ -54,12 +54,12 @@ class Setup(NamedTuple):
 
 
 class Attacked(NamedTuple):
-    """An algorithm, and made-up records as it takes them."""
+    """An algorithm, and simulated records as it takes them."""
 
     name: str
     assemble: Callable[[Setup], Run]
     rows: Callable[[Run, slice], Rows]
-    """Some of the made-up records, prepared by themselves."""
+    """Some of the simulated records, prepared by themselves."""
 
     @property
     def released(self) -> int:

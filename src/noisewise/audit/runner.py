@@ -42,7 +42,7 @@ def audit(
 ) -> Audit:
     """Attack noisewise's own mechanism, with the build and on the machine at hand.
 
-    Nothing is read: all records are made up. Randomness is real, so no two audits are alike; a
+    Nothing is read: all records are simulated. Randomness is real, so no two audits are alike; a
     correct build is convicted once in 100,000.
 
     Args:

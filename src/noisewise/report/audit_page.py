@@ -20,7 +20,7 @@ _MARKS = {"add-remove": ("o", "aware"), "replace-one": ("D", "unaware")}
 def write_audit_page(found: Audit, path: Path) -> Path:
     """Write the page about ``found``, whole or not at all; returns its path.
 
-    It needs nothing besides itself; all records behind it were made up.
+    It needs nothing besides itself; all records behind it were simulated.
     """
     return write_page(lambda: fill("audit.html.j2", _context(found)), path)
 
@@ -36,7 +36,7 @@ def _context(found: Audit) -> dict[str, Any]:
         "lead": (
             f"Every mechanism was calibrated for ({budget.epsilon:g}, {words.small(budget.delta)})-"
             "differential privacy and attacked by somebody who sees all releases and knows all "
-            "records but one. Records were made up, noise and sampling were real."
+            "records but one. Records were simulated, noise and sampling were real."
         ),
         "good": verdict.good,
         "lines": verdict.lines,
