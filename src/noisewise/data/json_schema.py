@@ -8,6 +8,7 @@ from importlib.resources import files
 def json_schema_text() -> str:
     """The JSON Schema that ships with noisewise, as text.
 
+    >>> import json
     >>> json.loads(json_schema_text())["title"]
     'noisewise schema'
     """
