@@ -4,8 +4,8 @@ The accounting takes a record to move a step's integer sum by its own clipped co
 nothing else. Compilers round by the shape of what they compile: where a shape follows the table's
 size, one record more moves the low bits of all others, and the sum by more than was accounted.
 
-Here the driver runs without noise, on simulated records of which everybody is in every batch. So the
-sums of two tables that differ by one record can be subtracted, exactly.
+Here the driver runs without noise, on simulated records of which everybody is in every batch. So
+the sums of two tables that differ by one record can be subtracted, exactly.
 """
 
 from __future__ import annotations
