@@ -13,7 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from noisewise._pages import register_pages
+from noisewise._pages import register_pages, register_views
 
 if TYPE_CHECKING:
     from noisewise._validate import NoisewiseError
@@ -94,7 +94,16 @@ _PAGES = {
     "Result": ("report.page", "write_report"),
     "SyntheticTables": ("report.fidelity_page", "write_fidelity_page"),
 }
+_VIEWS = {
+    "Certificate": ("report.notebook", "show_certificate"),
+    "Coverage": ("report.notebook", "show_coverage"),
+    "Plan": ("report.notebook", "show_plan"),
+    "Result": ("report.notebook", "show_result"),
+    "Schema": ("report.notebook", "show_schema"),
+    "plot": ("report.notebook", "plot_result"),
+}
 register_pages({subject: partial(_load, *place) for subject, place in _PAGES.items()})
+register_views({subject: partial(_load, *place) for subject, place in _VIEWS.items()})
 
 
 class _Package(ModuleType):

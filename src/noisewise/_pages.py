@@ -1,4 +1,5 @@
-"""Who writes the HTML page of an object: a registry, so that nothing has to import `report`."""
+"""Who draws an object, on a page or in a notebook: a registry, so that nothing has to import
+`report`."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 Writer = Callable[..., Path]
 _WRITERS: dict[str, Callable[[], Writer]] = {}
+_VIEWS: dict[str, Callable[[], Callable[[Any], Any]]] = {}
 
 
 def register_pages(writers: dict[str, Callable[[], Writer]]) -> None:
@@ -18,3 +20,20 @@ def register_pages(writers: dict[str, Callable[[], Writer]]) -> None:
 def write_page_about(subject: Any, path: str | Path, **options: Any) -> Path:
     """Write one self-contained HTML page about the subject; returns its path."""
     return _WRITERS[type(subject).__name__]()(subject, Path(path), **options)
+
+
+def register_views(views: dict[str, Callable[[], Callable[[Any], Any]]]) -> None:
+    """Say, by the name of a class, how to get the function that shows its objects in notebooks."""
+    _VIEWS.update(views)
+
+
+def view(name: str, subject: Any) -> Any:
+    """What the named view makes of the subject."""
+    return _VIEWS[name]()(subject)
+
+
+class Shown:
+    """Objects that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return str(view(type(self).__name__, self))

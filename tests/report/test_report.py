@@ -72,7 +72,7 @@ def page(make_result, usual, tmp_path):
 def test_every_section_is_there(page):
     reader = Reader(page())
     ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
-    assert ids == ["request", "intervals", "spent", "trace", "check", "fine-print"]
+    assert ids == ["intervals", "spent", "request", "trace", "check", "fine-print"]
     assert "Logistic regression of visited" in reader.text
     assert "the trace settled as its model says it should, and decides the posterior" in reader.text
     assert "NOT PRIVATE" not in reader.text
@@ -346,3 +346,29 @@ def test_the_users_matplotlib_style_is_left_alone(usual, make_result, tmp_path):
         styled = write_report(make_result(), tmp_path / "fit.html").read_text("utf-8")
         assert matplotlib.rcParams["font.size"] == 33
     assert styled == usual
+
+
+def test_the_answer_comes_first_in_the_columns_own_units(make_result, page):
+    text = Reader(page()).text
+    per_unit, encoded = text.index("Per original unit"), text.index("coefficients in encoded units")
+    assert per_unit < encoded < text.index("What was spent, and on what")
+    age = next(row for row in per_unit_rows(make_result()) if row.label == "age")
+    assert f"{age.aware.mean:.4f}".replace("-", "−") in text[per_unit:encoded]
+    assert age.unaware is not None
+    assert age.unaware.mean == pytest.approx(
+        make_result().noise_unaware["coefficients"][:, 1].mean() / 15
+    )
+
+
+def test_a_category_is_one_line_of_the_features(make_result, tmp_path):
+    levels = [f"ward {i}" for i in range(15)]
+    names = ("intercept", *(f"ward={level}" for level in levels[1:]))
+    encoding = tuple(
+        {"name": name, "column": None if name == "intercept" else "ward", "centre": 0, "scale": 1}
+        for name in names
+    )
+    schema = Schema((Column(name="ward", kind="category", categories=tuple(levels)),))
+    result = make_result(names, encoding=encoding, schema=schema, target=None)
+    text = Reader(write_report(result, tmp_path / "fit.html").read_text("utf-8")).text
+    assert "14 columns of 0 and 1, one a level (reference: ward 0)" in text
+    assert text.count("ward 0, ward 1, ward 2") == 1

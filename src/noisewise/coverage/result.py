@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._pages import write_page_about
+from noisewise._pages import Shown, write_page_about
 from noisewise.evaluation import (
     PredictiveCalibration,
     Scores,
@@ -27,7 +27,7 @@ from noisewise.trials import SimulatedFits
 
 
 @dataclass(frozen=True, eq=False)
-class Coverage:
+class Coverage(Shown):
     """K simulated fits beside their truths, in the model's unconstrained space."""
 
     truth: np.ndarray

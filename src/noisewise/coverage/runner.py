@@ -160,7 +160,7 @@ def coverage(
     if test_rows:
         fits = found[AS_DECLARED]
         predictive = predict_new_records(bound.target, bound.view, fits, test_rows, seed)
-    labels, release_sd = tuple(bound.target.labels), summarise(bound, rows, budget).release_sd
+    labels, release_sd = tuple(bound.labels), summarise(bound, rows, budget).release_sd
     results = {}
     for name, fits in found.items():
         about = _about(spec, bound.name, len(fits.truth), public_sample)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._files import read_toml
+from noisewise._pages import Shown
 from noisewise._validate import NoisewiseError, integer_at_least, listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
@@ -21,7 +22,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(Shown):
     """Everything publicly known about a table: no part of it is computed from rows.
 
     Attributes:

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from noisewise._pages import Shown
 from noisewise._validate import NoisewiseError
 from noisewise.mechanism.accounting import (
     Release,
@@ -50,7 +51,7 @@ class Verification(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certificate:
+class Certificate(Shown):
     """A re-checkable statement of what a result cost.
 
     Args:

@@ -97,6 +97,19 @@ class BoundModel:
         return self.model.coordinates(self.view.feature_names)
 
     @property
+    def labels(self) -> list[str]:
+        """A name for each unconstrained coordinate: that of the column behind it, where there is
+        one (``sex=male``), else the latent's with its place (``w[3]``)."""
+        plain = self.target.labels
+        found = list(plain)
+        for site in self.target.layout.latents:
+            names = self.coordinates.get(site.name, [])
+            if site.unconstrained_shape == (len(names),):
+                found[self.target.layout.places[site.name]] = names
+        twice = {label for label in found if found.count(label) > 1}
+        return [own if label in twice else label for label, own in zip(found, plain, strict=True)]
+
+    @property
     def simulable(self) -> bool:
         """Whether simulated records are like real ones, up to the model: it takes no covariates,
         or all of them come from a public sample."""

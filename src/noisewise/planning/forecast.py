@@ -117,7 +117,7 @@ def budget_grid(target: Target, summary: PriorPredictiveSummary, budget: Budget)
 
 
 def make_forecast(
-    target: Target,
+    labels: list[str],
     summary: PriorPredictiveSummary,
     grid: BudgetGrid,
     scores: Scores | None,
@@ -132,7 +132,7 @@ def make_forecast(
     ratio = sd / summary.release_sd
     by_epsilon = zip(*grid.sds, strict=True)
     return Forecast(
-        labels=tuple(target.labels),
+        labels=tuple(labels),
         prior_sd=_floats(prior_sd),
         sd=_floats(sd),
         single_release_sd=_floats(summary.release_sd),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise._pages import write_page_about
+from noisewise._pages import Shown, write_page_about
 from noisewise._validate import (
     NoisewiseError,
     Progress,
@@ -64,7 +64,7 @@ _SETTINGS: dict[str, type[Settings] | type[SepSettings]] = {"dpvi": Settings, "d
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plan:
+class Plan(Shown):
     """Settings for one model, schema, number of rows and budget, with a forecast."""
 
     settings: Settings | SepSettings
@@ -270,7 +270,7 @@ def plan(
         model=bound.name,
         method=method,
         choices=found.choices,
-        forecast=make_forecast(bound.target, summary, grid.result(), found.scores, stretch),
+        forecast=make_forecast(bound.labels, summary, grid.result(), found.scores, stretch),
         source=SIMULATED if public_sample is None else WITH_SAMPLE,
         sample=None if public_sample is None else public_sample.fingerprint(),
     )

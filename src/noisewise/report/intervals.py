@@ -70,8 +70,8 @@ def per_unit_rows(result: Result) -> list[Row]:
     A feature enters as (x - centre) / scale, so its coefficient per unit is b / scale, and the
     intercept at x = 0 is b0 - sum of b centre / scale: draw by draw, so correlations are kept.
     """
-    encoding = result.request.encoding
-    draws, names = result.draws.get("coefficients"), result.coordinates.get("coefficients")
+    encoding, names = result.request.encoding, result.coordinates.get("coefficients")
+    draws = result.draws.get("coefficients")
     if draws is None or draws.ndim != 2 or names != [column["name"] for column in encoding]:
         return []
     centre = np.array([column["centre"] for column in encoding], float)
@@ -81,10 +81,19 @@ def per_unit_rows(result: Result) -> list[Row]:
     intercepts = [i for i, column in enumerate(encoding) if column["column"] is None]
     if not intercepts and centre.any():
         return []
-    slopes = np.asarray(draws, float) / scale
-    if intercepts:
-        slopes[:, intercepts[0]] -= slopes @ centre
-    return interval_rows(replace(result, draws={"coefficients": slopes}, noise_unaware={}))
+
+    def in_units(posterior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "coefficients" not in posterior:
+            return {}
+        slopes = np.asarray(posterior["coefficients"], float) / scale
+        if intercepts:
+            slopes[:, intercepts[0]] -= slopes @ centre
+        return {"coefficients": slopes}
+
+    both = replace(
+        result, draws=in_units(result.draws), noise_unaware=in_units(result.noise_unaware)
+    )
+    return interval_rows(both)
 
 
 def decimals(interval: Interval) -> int | None:

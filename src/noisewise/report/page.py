@@ -107,7 +107,13 @@ def _features(request: Request) -> list[_Feature]:
     if request.encoding:
         network = request.network is not None  # which has biases of its own
         shown = [column for column in request.encoding if column["column"] or not network]
-        return [_feature(column, columns) for column in shown]
+        sources = [(column["column"], _is_level(column, columns)) for column in shown]
+        # All levels of a category in one line, at its first.
+        return [
+            _category(str(source), columns[str(source)]) if level else _feature(column, columns)
+            for place, (column, (source, level)) in enumerate(zip(shown, sources, strict=True))
+            if not level or (source, True) not in sources[:place]
+        ]
     return [
         _Feature(name, _declared(columns[name]), "x")
         for name in request.arguments
@@ -115,18 +121,28 @@ def _features(request: Request) -> list[_Feature]:
     ]
 
 
+def _is_level(column: dict[str, Any], columns: dict[str, Any]) -> bool:
+    """Whether a column of the design matrix is one level of a category."""
+    source = column["column"]
+    declared = columns.get(source) or {}
+    return declared.get("type") == "category" and str(column["name"]).startswith(f"{source}=")
+
+
+def _category(name: str, declared: dict[str, Any]) -> _Feature:
+    reference, *others = map(str, declared["categories"])
+    encoding = f"1 if {others[0]}, otherwise 0 (reference: {reference})"
+    if len(others) > 1:
+        encoding = f"{len(others)} columns of 0 and 1, one a level (reference: {reference})"
+    return _Feature(name, _declared(declared), encoding, "b", wordy=True)
+
+
 def _feature(column: dict[str, Any], columns: dict[str, Any]) -> _Feature:
     name, source, scale = str(column["name"]), column["column"], float(column["scale"])
     if source is None:
         return _Feature(name, "constant", "1", "b")
-    declared = columns.get(source) or {}
-    category = declared.get("type") == "category" and name.startswith(f"{source}=")
     encoding = _affine(float(column["centre"]), scale)
-    if category:
-        reference = (declared.get("categories") or ["the first category"])[0]
-        encoding = f"1 if {name.removeprefix(f'{source}=')}, otherwise 0 (reference: {reference})"
     per_unit = "b" if scale == 1 else f"b / {scale:g}"
-    return _Feature(name, _declared(declared), encoding, per_unit, category)
+    return _Feature(name, _declared(columns.get(source)), encoding, per_unit)
 
 
 def _affine(centre: float, scale: float) -> str:

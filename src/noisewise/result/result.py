@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise._pages import write_page_about
+from noisewise._pages import Shown, view, write_page_about
 from noisewise._validate import NoisewiseError, fraction, shown
 from noisewise.mechanism import Certificate, Verification, verify_run
 from noisewise.posterior import Status
@@ -21,12 +21,13 @@ from noisewise.result.request import Request
 if TYPE_CHECKING:
     import pandas
     import xarray
+    from matplotlib.figure import Figure
 
 _CHAINS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Result:
+class Result(Shown):
     """A private posterior with the account of its privacy.
 
     Everything in here is either public or computed from released values alone, so all of it may be
@@ -101,6 +102,11 @@ class Result:
             path: Of the page.
         """
         return write_page_about(self, path)
+
+    def plot(self) -> Figure:
+        """Intervals of all parameters, with and without the privacy noise, as a figure."""
+        found: Figure = view("plot", self)
+        return found
 
     def verify(self) -> Verification:
         """Recompute epsilon from the certificate's releases, and hold them against what was fitted:

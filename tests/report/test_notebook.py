@@ -1,0 +1,50 @@
+"""What a notebook shows: whole, escaped, and drawn."""
+
+from dataclasses import replace
+
+import pytest
+
+import noisewise as nw
+from noisewise.planning.forecast import Forecast
+from report.test_report import HOSTILE, Reader
+
+
+def test_a_result_shows_status_intervals_and_what_is_void(make_result):
+    shown = Reader(make_result()._repr_html_()).text
+    assert shown.startswith("Logistic regression of visited")
+    assert "sex=male" in shown and "The fit went well" in shown
+    void = Reader(make_result(reasons=("insecure_seed=3",))._repr_html_()).text
+    assert "NOT PRIVATE: insecure_seed=3" in void
+
+
+def test_names_are_escaped(make_result):
+    shown = make_result(("intercept", HOSTILE, "b"), model=HOSTILE, target=HOSTILE)._repr_html_()
+    assert "<script" not in shown
+    assert HOSTILE.split(" ")[0].replace("<", "&lt;").replace(">", "&gt;") in shown
+
+
+def test_certificate_schema_and_plan(make_result):
+    result = make_result()
+    assert "gradients 10,000 0.1 56.6" in Reader(result.privacy._repr_html_()).text
+    assert "age real in [0, 100]" in Reader(result.request.schema._repr_html_()).text
+    forecast = Forecast(labels=("age",), prior_sd=(1.0,), sd=(0.25,), single_release_sd=(0.2,))
+    plan = nw.Plan(
+        settings=result.request.settings,
+        rows=2000,
+        schema=result.request.schema.fingerprint(),
+        budget=result.privacy.budget,
+        model="logistic",
+        forecast=forecast,
+    )
+    assert "age 1 0.25 0.2" in Reader(plan._repr_html_()).text
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_plot_has_a_line_for_every_parameter(make_result, compared):
+    result = make_result()
+    if not compared:
+        result = replace(result, noise_unaware={})
+    (axes,) = result.plot().axes
+    labels = [text.get_text() for text in axes.get_yticklabels()]
+    assert labels == ["intercept", "age", "sex=male"]
+    assert len(axes.collections) == 1 + compared
