@@ -22,7 +22,7 @@ from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import count_cost
-from noisewise.models import BoundModel
+from noisewise.models import BoundModel, derived_values
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
 from noisewise.posterior import (
     LARGEST_MATRIX,
@@ -222,7 +222,8 @@ def _latents(bound: BoundModel, theta: np.ndarray) -> dict[str, np.ndarray]:
     found = bound.target.constrain(jnp.asarray(theta, jnp.float32))
     # What has names of its own is what people look for: it comes first.
     order = sorted(found, key=lambda name: name not in bound.coordinates)
-    return {name: np.asarray(found[name]) for name in order}
+    named = {name: np.asarray(found[name]) for name in order}
+    return named | derived_values(bound, theta)
 
 
 def _tails(outcome: Outcome) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ from noisewise.models.binding import RowView, bind
 from noisewise.models.bound import BoundModel, bind_model
 from noisewise.models.build import build_target
 from noisewise.models.centring import has_two_forms, standardise, unstandardise
+from noisewise.models.derived import derived_values
 from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
