@@ -9,7 +9,7 @@ threshold. One byte decides all but one case in 256; only those get the other 32
 these gaps are independent, with P(gap >= g) = (1 - p)^g for g = 0, 1, ..., and a sequence of such
 gaps, laid end to end, is a sequence of such coins: that is what a Bernoulli process is. So records
 are independent, in pairs, in batch sizes and in whatever else. A gap is found from a uniform U in
-(0, 1), as the largest g with (1 - p)^g > U; then P(gap >= g) = P(U < (1 - p)^g), which is (1 - p)^g.
+(0, 1), as the largest g with (1 - p)^g > U; then P(gap >= g) = P(U < (1 - p)^g) = (1 - p)^g.
 No record that is left out is touched.
 
 What U is, and the comparison, are exact. U is an endless string of bits, of which the first 64 are
