@@ -109,7 +109,9 @@ class Column:
     @property
     def complete(self) -> Column:
         """The same column without missing cells."""
-        return replace(self, **dict.fromkeys(_OF_GAPS)) if self.gaps else self
+        if not self.gaps:
+            return self
+        return replace(self, missing=None, how=None, fill=None, missing_share=None)
 
     @property
     def entry_names(self) -> tuple[str, ...]:

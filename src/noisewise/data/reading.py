@@ -111,7 +111,10 @@ def _array_of(name: str, values: Any) -> np.ndarray:
     """One entry of a dict as an array."""
     if isinstance(values, np.ma.MaskedArray):
         mask, plain = np.ma.getmaskarray(values), values.data
-        values = np.where(mask, None, plain.astype(object)) if mask.any() else plain
+        values = plain
+        if mask.any():
+            values = plain.astype(object)
+            values[mask] = None
     try:
         found = np.asarray(values)
         if found.dtype.kind == "U" and any(isinstance(value, float) for value in values):
