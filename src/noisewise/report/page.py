@@ -140,6 +140,9 @@ def _feature(column: dict[str, Any], columns: dict[str, Any]) -> _Feature:
     name, source, scale = str(column["name"]), column["column"], float(column["scale"])
     if source is None:
         return _Feature(name, "constant", "1", "b")
+    if column.get("missing"):
+        declared = _declared(columns.get(source))
+        return _Feature(name, declared, "1 if missing, otherwise 0", "b")
     encoding = _affine(float(column["centre"]), scale)
     per_unit = "b" if scale == 1 else f"b / {scale:g}"
     return _Feature(name, _declared(columns.get(source)), encoding, per_unit)
@@ -157,6 +160,12 @@ def _declared(column: dict[str, Any] | None) -> str:
     """A column's declaration in a few words."""
     if not column:
         return "not declared"
+    gaps = "; may be missing" if column.get("missing") else ""
+    return _declared_values(column) + gaps
+
+
+def _declared_values(column: dict[str, Any]) -> str:
+    """What its cells may hold."""
     kind = str(column.get("type", "column"))
     bounds, categories = column.get("bounds"), column.get("categories")
     if bounds is not None:
