@@ -19,7 +19,13 @@ from noisewise.models.build import build_target
 from noisewise.models.centring import centred
 from noisewise.models.inspection import ModelError
 from noisewise.models.named import named_model
-from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
+from noisewise.models.ready_made import (
+    Capabilities,
+    ReadyMade,
+    TargetNames,
+    capabilities_of,
+    model_name,
+)
 from noisewise.models.target import Target
 
 _ROWS = 256
@@ -149,7 +155,7 @@ def _counted(target: Target, rows: Rows) -> jax.Array:
 def bind_model(
     model: Callable[..., Any] | str,
     schema: Schema,
-    target: str | None = None,
+    target: TargetNames = None,
     features: list[str] | None = None,
     public_sample: PublicSample | None = None,
 ) -> BoundModel:
@@ -158,7 +164,7 @@ def bind_model(
     Args:
         model: A NumPyro model, the name of a ready-made one, or ``"path/to/model.py:function"``.
         schema: What is publicly known of the table.
-        target: The column that is ``y`` to the model.
+        target: The column that is ``y`` to the model; of a survival model a time and an event.
         features: The columns that make up ``X``; None is all but the target.
         public_sample: Rows of other people, from which simulated rows take their covariates.
     """
