@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint fuzz bench studies-small clean
+.PHONY: demo test test-slow lint fuzz bench docs studies-small clean
 
 demo: $(VENV)/.demo
 	$(BIN)/noisewise demo
@@ -27,6 +27,10 @@ fuzz: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# The site, docs/_build/html: offline, its pages run, every warning an error.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 # Small versions of the papers' tables and figures: ten minutes each on two cores. Adult's folder: ADULT=DIR; that of
 # naval, kin8nm and wine: REGRESSIONS=DIR.
@@ -57,3 +61,7 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@

@@ -92,6 +92,13 @@ def short_keys() -> Iterator[None]:
 # -- sampling ----------------------------------------------------------------------------------
 
 
+def coins(places: np.ndarray, steps: int, count: int) -> np.ndarray:
+    """Who is in which batch: steps x records."""
+    found = np.zeros(steps * count, bool)
+    found[places] = True
+    return found.reshape(steps, count)
+
+
 def drawn_twice() -> AbstractContextManager:
     """A batch's first record also takes the second one's place."""
 
@@ -106,14 +113,14 @@ def drawn_twice() -> AbstractContextManager:
 
 def first_record_always() -> AbstractContextManager:
     """The first record is in every batch."""
-    original = SecureSource._included
+    original = SecureSource._places
 
-    def included(self: Any, sampler: Any, steps: int) -> Any:
-        found = original(self, sampler, steps).reshape(steps, self._true_count)
+    def places(self: Any, sampler: Any, steps: int) -> Any:
+        found = coins(original(self, sampler, steps), steps, self._true_count)
         found[:, :1] = True
-        return found.ravel()
+        return np.flatnonzero(found)
 
-    return mock.patch.object(SecureSource, "_included", included)
+    return mock.patch.object(SecureSource, "_places", places)
 
 
 # -- clipping ----------------------------------------------------------------------------------

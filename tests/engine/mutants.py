@@ -15,6 +15,7 @@ from unittest import mock
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from engine import more_mutants
 from mechanism.engines import MUTANTS
@@ -50,11 +51,15 @@ def _knowing_the_true_count(change: Callable[[list[int]], dict[str, Any]]) -> It
         yield
 
 
+def _with_room(run: Any, count: int) -> Any:
+    return replace(run, passes=run.passes._replace(number=max(1, count)))
+
+
 def chunks_by_the_true_count() -> AbstractContextManager:
     """Memory is shared out by the number of records there are."""
     original = driver._pieces
     return _knowing_the_true_count(
-        lambda counts: {"_pieces": lambda run, _: original(run, max(1, counts[-1]))}
+        lambda counts: {"_pieces": lambda run: original(_with_room(run, counts[-1]))}
     )
 
 
@@ -108,26 +113,26 @@ def rows_in_the_state() -> AbstractContextManager:
 
 def no_batch_drawn_twice() -> AbstractContextManager:
     """Who was drawn before is not drawn again: batches without replacement."""
-    original = SecureSource._included
+    original = SecureSource._places
 
-    def included(self: Any, sampler: Any, steps: int) -> Any:
-        found = original(self, sampler, steps).reshape(steps, self._true_count)
+    def places(self: Any, sampler: Any, steps: int) -> Any:
+        found = more_mutants.coins(original(self, sampler, steps), steps, self._true_count)
         found[1:] &= ~found[:-1]
-        return found.ravel()
+        return np.flatnonzero(found)
 
-    return mock.patch.object(SecureSource, "_included", included)
+    return mock.patch.object(SecureSource, "_places", places)
 
 
 def everybody_or_nobody() -> AbstractContextManager:
     """One coin for a whole batch: every record at the right rate, all together."""
-    original = SecureSource._included
+    original = SecureSource._places
 
-    def included(self: Any, sampler: Any, steps: int) -> Any:
-        found = original(self, sampler, steps).reshape(steps, self._true_count)
+    def places(self: Any, sampler: Any, steps: int) -> Any:
+        found = more_mutants.coins(original(self, sampler, steps), steps, self._true_count)
         found[:] = found[:, :1]
-        return found.ravel()
+        return np.flatnonzero(found)
 
-    return mock.patch.object(SecureSource, "_included", included)
+    return mock.patch.object(SecureSource, "_places", places)
 
 
 OF_THE_MECHANISM = [*MUTANTS, *(one for one in CAUGHT_BY if one is not verify_without_the_budget)]

@@ -12,6 +12,7 @@ import pytest
 from mechanism.engines import secure_engine, seeds
 from mechanism.hidden_faults import CAUGHT_BY
 from noisewise.mechanism import Passes, SecureSource
+from noisewise.mechanism.sampling import by_coins
 
 
 @pytest.fixture(scope="module")
@@ -52,4 +53,6 @@ def test_the_coins_rate_is_the_accounted_one_to_forty_bits_and_never_above(rate)
     assert most / 2**40 <= rate < (most + 1) / 2**40
     for coin, included in ((most - 1, True), (most, False)):
         byte, word = divmod(coin, 2**32)
-        assert (source._included(_Coins(byte, word), 1) == included).all(), coin
+        assert source._threshold == most
+        drawn = by_coins(_Coins(byte, word), 8, source._threshold)
+        assert drawn.tolist() == (list(range(8)) if included else []), coin

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.data import Column, Schema
+from noisewise.data import GAP, Column, Schema, fill_value, indicator_name, is_gap
 
 _LINEAR = 16
 _HALVINGS = 12
@@ -25,6 +25,7 @@ class Bins:
     count with many values, has a state of its own for each bound, and for zero: values pile up
     there. Between the bounds lie sixteen equal intervals, of which the outermost are halved again
     and again, as are those beside zero: in wide bounds most people may sit close to one of these.
+    Where cells may be missing, the last state is that of a gap.
     """
 
     name: str
@@ -33,23 +34,32 @@ class Bins:
     """Place in a vector column's row; None for a column of single numbers."""
     low: np.ndarray
     high: np.ndarray
-    """The ends of every state; the same number twice where a state is a single value."""
+    """The ends of every state but a gap's; the same number twice where it is a single value."""
+    told: bool = True
+    """Whether values are told from each other; if not, there are two states: a value, and a gap."""
 
     def __len__(self) -> int:
-        return len(self.low)
+        return len(self.low) + self.column.gaps
 
     @property
     def ordered(self) -> bool:
         """Whether states are intervals of numbers, in order: no levels of a category."""
-        return self.column.kind in ("real", "count")
+        return self.told and self.column.kind in ("real", "count")
 
     @property
     def middle(self) -> np.ndarray:
-        """The middle of every state."""
+        """The middle of every state but a gap's."""
         return (self.low + self.high) / 2
 
+    def present(self, share: np.ndarray) -> np.ndarray:
+        """Shares of the states among people whose cell is not missing."""
+        found = share[: len(self.low)]
+        total = found.sum()
+        return found / total if total > 0 else np.full(len(found), 1 / len(found))
+
     def mean_and_sd(self, share: np.ndarray) -> tuple[float, float]:
-        """Of an ordered column, from the shares of its states."""
+        """Of an ordered column, from the shares of its states; gaps do not count."""
+        share = self.present(share)
         mean, width = float(share @ self.middle), self.high - self.low
         variance = share @ ((self.middle - mean) ** 2 + width**2 / 12)
         return mean, float(np.sqrt(max(variance, 0.0)))
@@ -65,16 +75,37 @@ class Bins:
         values = np.asarray(arrays[self.column.name])
         if self.entry is not None:
             values = values.reshape(len(values), -1)[:, self.entry]
+        if not self.column.gaps:
+            return self._states(values)
+        gaps = is_gap(values)
+        if not self.told:
+            return gaps.astype(np.int64)
+        valid = np.where(gaps, np.asarray(fill_value(self.column), values.dtype), values)
+        return np.where(gaps, len(self) - 1, self._states(valid))
+
+    def _states(self, values: np.ndarray) -> np.ndarray:
+        """Of values that are there."""
         if not self.ordered:
             return values.astype(np.int64)
         # The last state that begins at or below the value; single values come before intervals.
         place = np.searchsorted(self.low, values, side="right") - 1
         single = np.searchsorted(self.low, values, side="left")
-        exact = self.high[np.minimum(single, len(self) - 1)] == values
-        return np.where(exact, single, place).clip(0, len(self) - 1)
+        last = len(self.low) - 1
+        exact = self.high[np.minimum(single, last)] == values
+        return np.where(exact, single, place).clip(0, last)
 
     def draw(self, rng: np.random.Generator, states: np.ndarray) -> np.ndarray:
-        """Values within the states, all equally probable."""
+        """Values within the states, all equally probable, and gaps."""
+        if not self.column.gaps:
+            return self._draw(rng, states)
+        gaps = states == len(self) - 1
+        gap = np.nan if self.column.kind == "real" else GAP
+        if not self.told:
+            return np.where(gaps, gap, fill_value(self.column))
+        return np.where(gaps, gap, self._draw(rng, np.where(gaps, 0, states)))
+
+    def _draw(self, rng: np.random.Generator, states: np.ndarray) -> np.ndarray:
+        """Without gaps."""
         if not self.ordered:
             return states
         low, high = self.low[states], self.high[states]
@@ -89,10 +120,15 @@ def covariate_bins(schema: Schema, columns: tuple[str, ...]) -> tuple[Bins, ...]
 
     Args:
         schema: The table's.
-        columns: Names of the columns to be described.
+        columns: Names of the columns to be described; ``age (missing)`` is where ``age`` has gaps.
     """
     found: list[Bins] = []
+    outcomes = {indicator_name(column.name): column for column in schema if column.gaps}
     for name in columns:
+        if name in outcomes and name not in schema:
+            only = np.zeros(1)
+            found.append(Bins(name, outcomes[name], None, only, only, told=False))
+            continue
         column = schema[name]
         low, high = _ends(column)
         entries = range(len(column.entry_names)) if column.shape else (None,)

@@ -77,7 +77,7 @@ def make_features(shares: tuple[np.ndarray, ...], bins: tuple[Bins, ...], faint:
     """Features from the bought shares; levels below ``faint`` have no features of their own."""
     tables = []
     for share, column in zip(shares, bins, strict=True):
-        tables.append(_scores(column, share) if column.ordered else _corners(share, faint))
+        tables.append(_scores(column, share, faint) if column.ordered else _corners(share, faint))
     return Features(tuple(tables), _clip_norm(tables, shares))
 
 
@@ -127,12 +127,21 @@ def _corners(share: np.ndarray, faint: float) -> np.ndarray:
     return (np.eye(count)[group] - 1 / count) * (count / (count - 1)) ** 0.5
 
 
-def _scores(column: Bins, share: np.ndarray) -> np.ndarray:
-    """Standardised values of the states, as far out as a few sds."""
+def _scores(column: Bins, share: np.ndarray, faint: float) -> np.ndarray:
+    """Standardised values of the states, as far out as a few sds; where enough cells are missing, a
+    second feature for gaps, whose value is the mean."""
     mean, sd = column.mean_and_sd(share)
-    if not sd > 0:
-        return np.zeros((len(share), 1))
-    return np.clip((column.middle - mean) / sd, -_FARTHEST, _FARTHEST)[:, None]
+    values = (column.middle - mean) / sd if sd > 0 else np.zeros(len(column.low))
+    found = np.clip(values, -_FARTHEST, _FARTHEST)[:, None]
+    if not column.column.gaps:
+        return found
+    missing = share[-1]
+    found = np.concatenate([found, np.zeros((1, 1))])
+    if not faint <= missing < 1:
+        return found
+    off = (np.arange(len(found)) == len(found) - 1) - missing
+    gaps = np.clip(off / (missing * (1 - missing)) ** 0.5, -_FARTHEST, _FARTHEST)
+    return np.column_stack([found, gaps])
 
 
 def _pair_norms(parts: list[np.ndarray]) -> np.ndarray:

@@ -15,7 +15,7 @@ from noisewise.covariates.dependence import Dependence, fit_dependence, independ
 from noisewise.covariates.marginals import COUNTS, Marginals, release_marginals
 from noisewise.covariates.pairs import PAIRS, PairMoments, release_pairs
 from noisewise.covariates.words import contradictions
-from noisewise.data import Rows, Schema, Table
+from noisewise.data import Rows, Schema, Table, indicator_name
 from noisewise.mechanism import Budget, Release, calibrate
 from noisewise.models import RowView
 
@@ -28,7 +28,8 @@ _SETTLE = 12
 
 
 def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ...]:
-    """The table's columns that a model takes and does not generate: those to buy the shape of.
+    """The table's columns that a model takes and does not generate: those to buy the shape of; of
+    outcomes that may be missing, where they are.
 
     Args:
         view: Which columns the model takes.
@@ -41,8 +42,8 @@ def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ..
         if view.encoder is not None and name == "X":
             needed += view.encoder.features
         else:
-            needed.append(name)
-    return tuple(dict.fromkeys(needed))
+            needed.append(view.source(name))
+    return tuple(dict.fromkeys([*needed, *map(indicator_name, view.silencing)]))
 
 
 @dataclass(frozen=True, eq=False)

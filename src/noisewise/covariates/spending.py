@@ -69,6 +69,7 @@ def as_declared(bound: BoundModel, bought: tuple[Release, ...], rows: int) -> Bo
     """
     simulated = bound.view.schema.simulate(np.random.default_rng(3), _POOL)
     columns = covariate_columns(bound.view, bound.target.generated)
-    noise = bought[0].noise_multiplier * len(covariate_bins(bound.view.schema, columns)) ** 0.5
-    known = {name: simulated[name] for name in columns}
+    bins = covariate_bins(bound.view.schema, columns)
+    noise = bought[0].noise_multiplier * len(bins) ** 0.5
+    known = {each.column.name: simulated[each.column.name] for each in bins}
     return bound.with_covariates(known, share_noise=noise / rows)

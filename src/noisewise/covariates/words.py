@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisewise.covariates.bins import Bins
+from noisewise.data import indicator_name
 
 _SURE = 4.0
 """Noise sds that a difference must have; of a hundred comparisons, one in 150 times by chance."""
@@ -19,6 +20,11 @@ def contradictions(
     """One sentence for each column that is not as declared; ``noise`` is the sd of a share."""
     found: list[str] = []
     for column, share in zip(bins, shares, strict=True):
+        if column.column.gaps:
+            found += _gaps(column, share, noise)
+        if not column.told:
+            continue
+        share = column.present(share)
         if not column.ordered:
             found += _levels(column, share, noise)
             continue
@@ -30,6 +36,17 @@ def contradictions(
                 "not to be trusted: declare narrower bounds, or pass a public_sample"
             )
     return tuple(found)
+
+
+def _gaps(column: Bins, share: np.ndarray, noise: float) -> list[str]:
+    """Whether many more or fewer cells are missing than was guessed."""
+    declared = column.column.missing_share
+    if declared is None or abs(share[-1] - declared) <= _SURE * noise:
+        return []
+    if 1 / _FACTOR < share[-1] / declared < _FACTOR:
+        return []
+    name = column.name.removesuffix(indicator_name(""))
+    return [f"{name}: share of missing cells about {share[-1]:.2g}, declared {declared:.2g}"]
 
 
 def _moments(column: Bins, share: np.ndarray, noise: float) -> list[str]:

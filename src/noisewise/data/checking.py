@@ -1,4 +1,8 @@
-"""A column and its raw values in, a bounded array out, or a `DataError` that quotes no value."""
+"""A column and its raw values in, a bounded array out, or a `DataError` that quotes no value.
+
+Where a column's declaration allows missing cells, they come out as `data.gaps` says: NaN in real
+columns, -1 in all others.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ import numpy as np
 from noisewise._validate import listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import DataError
+from noisewise.data.gaps import GAP
 from noisewise.data.labels import codes_of
 
 _NUMBERS = (numbers.Real, np.bool_, decimal.Decimal)
@@ -28,23 +33,65 @@ def bounded(column: Column, values: np.ndarray, *, clamp: bool, coded: bool = Fa
         coded: Categories come as integer codes, as in `Table.rows`, rather than as their names.
     """
     values = _shaped(column, values)
-    if column.kind == "category":
-        checked = _codes(column, values) if coded else _categories(column, values)
-    elif column.kind == "binary":
-        checked = _binary(column, _numeric(column, values))
-    elif column.kind == "count":
-        checked = _count(column, _numeric(column, values), clamp=clamp)
+    if column.gaps:
+        gaps = _gaps_in(column, values, coded)
+        checked = _checked(column, _without_gaps(column, values, gaps, coded), clamp, coded)
+        gap = np.asarray(np.nan if checked.dtype.kind == "f" else GAP, checked.dtype)
+        checked = np.where(gaps, gap, checked)
     else:
-        checked = _real(column, _numeric(column, values), clamp=clamp)
+        checked = _checked(column, values, clamp, coded)
     # A copy: later changes to the caller's data must not get in.
     owned = np.array(checked, order="C")
     owned.flags.writeable = False
     return owned
 
 
-def is_constant(values: np.ndarray) -> bool:
-    """Whether every row is the same as the first."""
-    return bool(np.all(values == values[:1]))
+def is_constant(column: Column, values: np.ndarray) -> bool:
+    """Whether every row is the same as the first; not asked of columns with gaps, lest the answer
+    depend on which cells are missing.
+
+    Args:
+        column: What was declared.
+        values: As `bounded` made them.
+    """
+    return not column.gaps and bool(np.all(values == values[:1]))
+
+
+def _checked(column: Column, values: np.ndarray, clamp: bool, coded: bool) -> np.ndarray:
+    """The values in their type and bounds, all of them there."""
+    if column.kind == "category":
+        return _codes(column, values) if coded else _categories(column, values)
+    if column.kind == "binary":
+        return _binary(column, _numeric(column, values))
+    if column.kind == "count":
+        return _count(column, _numeric(column, values), clamp=clamp)
+    return _real(column, _numeric(column, values), clamp=clamp)
+
+
+def _gaps_in(column: Column, values: np.ndarray, coded: bool) -> np.ndarray:
+    """Which cells are missing: NaN and null in all their forms, empty text for a category; in coded
+    arrays also the code -1."""
+    if values.dtype.kind == "O":
+        empty = ("",) if column.kind == "category" else ()
+        found = [_is_missing(v) or (isinstance(v, str) and v in empty) for v in values.ravel()]
+        return np.array(found, bool).reshape(values.shape)
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind in "UT" and column.kind == "category":
+        return np.asarray(values == "", bool)
+    if coded and values.dtype.kind == "i":
+        return values == GAP
+    return np.zeros(values.shape, bool)
+
+
+def _without_gaps(column: Column, values: np.ndarray, gaps: np.ndarray, coded: bool) -> np.ndarray:
+    """The values with any valid one in place of gaps, so that all others can be checked."""
+    if column.categories is not None and not coded:
+        return np.where(gaps, np.asarray(column.categories[0], object), values.astype(object))
+    if values.dtype.kind not in "fO" and not coded:
+        return values  # there can be none
+    valid = 0 if column.bounds is None else column.bounds[0]
+    return np.where(gaps, np.asarray(valid, values.dtype), values)
 
 
 def _fault(column: Column, what: str) -> DataError:
@@ -55,6 +102,9 @@ def _fault(column: Column, what: str) -> DataError:
 def _shaped(column: Column, values: np.ndarray) -> np.ndarray:
     """The values with the declared shape in each row; a column of lists is stacked."""
     if column.shape and values.ndim == 1 and values.dtype.kind == "O":
+        if column.gaps and any(map(_is_missing, values)):
+            lost = np.full(column.shape, np.nan).tolist()
+            values = _objects([lost if _is_missing(value) else value for value in values])
         with contextlib.suppress(ValueError):  # the lists differ in shape
             values = np.array(values.tolist())
     if values.ndim == 0 or values.shape[1:] != column.shape:
@@ -63,6 +113,13 @@ def _shaped(column: Column, values: np.ndarray) -> np.ndarray:
             column, f"must hold {per_row} in each row: reshape it, or declare another shape"
         )
     return values
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    """A one-dimensional array of Python objects, lists among them."""
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
 
 
 def _numeric(column: Column, values: np.ndarray) -> np.ndarray:
@@ -83,9 +140,9 @@ def _numeric(column: Column, values: np.ndarray) -> np.ndarray:
 
 def _missing(column: Column) -> DataError:
     """The error for missing and infinite cells alike: clamping cannot help with either."""
-    return _fault(
-        column, "has missing or infinite values: drop those rows, or fill them in beforehand"
-    )
+    cure = "drop those rows" if column.gaps else "drop those rows, or declare missing = 'allowed'"
+    what = "infinite values" if column.gaps else "missing or infinite values"
+    return _fault(column, f"has {what}: {cure}")
 
 
 def _from_objects(column: Column, values: np.ndarray) -> np.ndarray:
@@ -171,12 +228,11 @@ def _categories(column: Column, values: np.ndarray) -> np.ndarray:
         )
     codes = codes_of(values, column.categories)
     if np.any(codes < 0):
-        raise _fault(
-            column,
-            f"has missing values or values that are no declared category "
-            f"({listed(column.categories)}): "
-            "declare all of them",
-        )
+        what = "values that are no declared category"
+        cure = "declare all of them"
+        if not column.gaps:
+            what, cure = f"missing values or {what}", f"{cure}, or missing = 'allowed'"
+        raise _fault(column, f"has {what} ({listed(column.categories)}): {cure}")
     return codes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,16 @@ from scipy.special import ndtr, ndtri
 
 from noisewise._validate import listed, shown
 from noisewise.data.errors import SchemaError
+from noisewise.data.gaps import checked_gaps, with_gaps
 from noisewise.data.labels import label_of
 
 # What may be declared for each kind, in the order in which it is written out.
+_OF_GAPS = ("missing", "how", "fill", "missing_share")
 _DECLARABLE: dict[str, tuple[str, ...]] = {
-    "real": ("bounds", "shape", "mean", "sd"),
-    "count": ("bounds", "mean", "sd"),
-    "binary": ("share",),
-    "category": ("categories", "shares"),
+    "real": ("bounds", "shape", "mean", "sd", *_OF_GAPS),
+    "count": ("bounds", "mean", "sd", *_OF_GAPS),
+    "binary": ("share", *_OF_GAPS),
+    "category": ("categories", "shares", *_OF_GAPS),
 }
 KINDS = tuple(_DECLARABLE)
 _KINDS_TEXT = "'real', 'count' (both with bounds), 'binary' (0 and 1), 'category' (with categories)"
@@ -51,6 +53,13 @@ class Column:
         sd: Guess of the standard deviation (real, count); needs `mean`.
         share: Guess of the share of ones (binary).
         shares: Guess of the share of each category, in the order of `categories`; sums to 1.
+        missing: `"allowed"` where cells may be missing; None, the default, refuses them.
+        how: What a regression does with a missing cell: `"indicator"`, the default, puts `fill` in
+            its place and adds a 0/1 column for the gap; `"integrate"` is for models that generate
+            the column, such as the mixture, and integrate it out.
+        fill: The value in place of a gap; by default the declared mean, the middle of the bounds or
+            the reference category.
+        missing_share: Guess of the share of missing cells, for simulated tables; 0.05 by default.
 
     >>> Column(name="age", kind="real", bounds=(0, 100), mean=45, sd=15).summary()
     'age: real in [0, 100]'
@@ -65,6 +74,10 @@ class Column:
     sd: float | None = None
     share: float | None = None
     shares: tuple[float, ...] | None = None
+    missing: str | None = None
+    how: str | None = None
+    fill: float | str | None = None
+    missing_share: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -85,6 +98,20 @@ class Column:
             checked["share"] = _checked_share(self)
         for field, value in checked.items():  # frozen: this is the one place that normalises
             object.__setattr__(self, field, value)
+        for field, value in checked_gaps(self).items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether cells may be missing."""
+        return self.missing == "allowed"
+
+    @property
+    def complete(self) -> Column:
+        """The same column without missing cells."""
+        if not self.gaps:
+            return self
+        return replace(self, missing=None, how=None, fill=None, missing_share=None)
 
     @property
     def entry_names(self) -> tuple[str, ...]:
@@ -101,12 +128,13 @@ class Column:
 
     def summary(self) -> str:
         """The declaration in a few words, for people."""
+        found = f"{self.name}: {self.kind}"
         if self.bounds is not None:
             vector = f" vector of shape {self.shape}" if self.shape else ""
-            return f"{self.name}: {self.kind}{vector} in [{self.bounds[0]:g}, {self.bounds[1]:g}]"
+            found += f"{vector} in [{self.bounds[0]:g}, {self.bounds[1]:g}]"
         if self.categories is not None:
-            return f"{self.name}: category of {', '.join(self.categories)}"
-        return f"{self.name}: {self.kind}"
+            found += f" of {', '.join(self.categories)}"
+        return f"{found}, or missing" if self.gaps else found
 
     @classmethod
     def from_dict(cls, name: str, declared: Mapping[str, Any]) -> Column:
@@ -142,12 +170,17 @@ class Column:
         return plain
 
     def simulate(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draw `n` values from the declared marginal; category columns as integer codes.
+        """Draw `n` values from the declared marginal, gaps included where cells may be missing;
+        category columns as integer codes.
 
         Args:
             rng: Where randomness comes from.
             n: How many values.
         """
+        return with_gaps(self, self._simulate_whole(rng, n), rng)
+
+    def _simulate_whole(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Without gaps."""
         if self.kind == "binary":
             chance = 0.5 if self.share is None else self.share
             return (rng.random(n) < chance).astype(np.int8)

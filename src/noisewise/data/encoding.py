@@ -11,6 +11,7 @@ import numpy as np
 from noisewise._validate import listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
+from noisewise.data.gaps import filled, indicator_name, is_gap
 from noisewise.data.schema import Schema
 
 _INTERCEPT = "intercept"
@@ -26,6 +27,8 @@ class _DesignColumn:
     scale: float = 1.0
     lo: float = 0.0
     hi: float = 1.0
+    missing: bool = False
+    """Whether it says where the column's cells are missing."""
 
 
 class Encoder:
@@ -35,6 +38,8 @@ class Encoder:
     `(x - midpoint) / half-range` of the bounds, which lies in [-1, 1]. Binary columns stay 0 and 1.
     A category column becomes one 0/1 column for each category but the first, the reference. A
     vector column is spread over `x[0]`, `x[1]`, ... The first column, `intercept`, is all ones.
+    A column whose cells may be missing has its declared fill value in place of gaps, and a further
+    0/1 column that says where they are, `age (missing)`.
 
     Args:
         schema: The declared columns.
@@ -85,10 +90,10 @@ class Encoder:
         """
         encoded = {"X": self.design(arrays)}
         if self.target is not None:
-            levels = self.schema[self.target].categories or ()
+            target = self.schema[self.target]
             # Codes of more than two levels are indices to a model, and floats cannot index.
-            kind = np.int32 if len(levels) > 2 else np.float32
-            encoded["y"] = _fetched(arrays, self.target).astype(kind)
+            kind = np.int32 if len(target.categories or ()) > 2 else np.float32
+            encoded["y"] = filled(target, _fetched(arrays, self.target)).astype(kind)
         return encoded
 
     def design(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -109,10 +114,11 @@ class Encoder:
 
         The encoded value is `(original - centre) / scale`, so a coefficient `b` is `b / scale` in
         original units, and the intercept loses the sum of `b * centre / scale`. The intercept's own
-        column is None.
+        column is None. Columns that say where another's cells are missing are marked so.
         """
         return [
             {"name": c.name, "column": c.column, "centre": c.centre, "scale": c.scale}
+            | ({"missing": True} if c.missing else {})
             for c in self._design
         ]
 
@@ -185,6 +191,15 @@ def _design_columns(columns: Sequence[Column], intercept: bool) -> tuple[_Design
 
 def _encoded(column: Column) -> list[_DesignColumn]:
     """The columns of the design matrix that one column of the table becomes."""
+    found = _encoded_values(column)
+    if column.gaps:
+        names = map(indicator_name, column.entry_names)
+        found += [_DesignColumn(name, column.name, missing=True) for name in names]
+    return found
+
+
+def _encoded_values(column: Column) -> list[_DesignColumn]:
+    """Those that hold its values."""
     if column.kind == "binary":
         return [_DesignColumn(column.name, column.name)]
     if column.categories is not None:
@@ -215,8 +230,14 @@ def _fetched(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
 
 
 def _unscaled(column: Column, values: np.ndarray) -> np.ndarray:
-    """The values as `(n, width)` float64: one-hot without the reference, or an entry each."""
+    """The values as `(n, width)` float64: one-hot without the reference, or an entry each; then 0/1
+    for gaps, where there may be any."""
+    whole = filled(column, values)
     if column.categories is not None:
-        levels = np.arange(1, len(column.categories))
-        return np.asarray(values[:, None] == levels, dtype=np.float64)
-    return values.astype(np.float64).reshape(len(values), len(column.entry_names))
+        found = np.asarray(whole[:, None] == np.arange(1, len(column.categories)), np.float64)
+    else:
+        found = whole.astype(np.float64).reshape(len(values), len(column.entry_names))
+    if not column.gaps:
+        return found
+    gaps = is_gap(values).reshape(len(values), len(column.entry_names))
+    return np.concatenate([found, gaps], axis=1)

@@ -107,21 +107,19 @@ def _gather(
     return np.stack(arrays, axis=1).reshape(len(arrays[0]), *column.shape)
 
 
-def _missing(name: str) -> DataError:
-    """The error for empty cells."""
-    return DataError(
-        f"column {shown(name)} has missing values: drop those rows, or fill them in beforehand"
-    )
-
-
 def _array_of(name: str, values: Any) -> np.ndarray:
     """One entry of a dict as an array."""
     if isinstance(values, np.ma.MaskedArray):
-        if np.ma.is_masked(values):
-            raise _missing(name)
-        values = values.data
+        mask, plain = np.ma.getmaskarray(values), values.data
+        values = plain
+        if mask.any():
+            values = plain.astype(object)
+            values[mask] = None
     try:
-        return np.asarray(values)
+        found = np.asarray(values)
+        if found.dtype.kind == "U" and any(isinstance(value, float) for value in values):
+            return np.asarray(values, object)  # a NaN beside text has become text
+        return found
     except Exception:  # ragged lists, foreign types: whatever the reason is, it may quote values
         raise DataError(
             f"column {shown(name)} cannot be read as an array: expected one value "
@@ -159,11 +157,10 @@ def _series_to_array(name: str, series: Any) -> np.ndarray:
 
 
 def _cells_of(name: str, series: Any) -> Any:
-    """The cells as NumPy has them, or one by one; empty ones are an error."""
+    """The cells as NumPy has them, or one by one; empty ones are None or NaN, which `checking`
+    refuses or takes as gaps."""
     import narwhals as nw
 
-    if series.null_count() > 0:
-        raise _missing(name)
     if isinstance(series.dtype, nw.Decimal):
         series = series.cast(nw.Float64)
     elif isinstance(series.dtype, (nw.Categorical, nw.Enum)):
@@ -240,11 +237,16 @@ def _parsed(column: Column, table: Any, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     cells = table[name]
-    if column.kind == "category":
+    missing = pc.is_in(
+        pc.utf8_lower(pc.utf8_trim_whitespace(cells)), value_set=pyarrow.array(_MISSING)
+    )
+    nothing = pyarrow.scalar(None, pyarrow.string())
+    if column.categories is not None:
+        if column.gaps:
+            declared = pc.is_in(cells, value_set=pyarrow.array(column.categories))
+            cells = pc.if_else(pc.and_not(missing, declared), nothing, cells)
         return np.asarray(cells.to_numpy())
-    cells = pc.utf8_trim_whitespace(cells)
-    if pc.any(pc.is_in(pc.utf8_lower(cells), value_set=pyarrow.array(_MISSING))).as_py():
-        raise _missing(name)
+    cells = pc.if_else(missing, nothing, pc.utf8_trim_whitespace(cells))
     if column.kind == "binary":
         for word, digit in _TRUE_OR_FALSE.items():
             cells = pc.if_else(pc.equal(pc.utf8_lower(cells), word), digit, cells)

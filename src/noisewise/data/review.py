@@ -11,6 +11,7 @@ from noisewise._files import read_toml
 from noisewise._validate import NoisewiseError
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
+from noisewise.data.gaps import MISSING_SHARE
 from noisewise.data.schema import Schema
 
 _FAR = 10.0
@@ -71,6 +72,16 @@ def _columns(declared: Any) -> tuple[list[Column], list[str]]:
 
 def _hints(column: Column) -> list[str]:
     """What was left open about a column that could be declared."""
+    return _hints_on_values(column) + _hints_on_gaps(column)
+
+
+def _hints_on_gaps(column: Column) -> list[str]:
+    if not column.gaps or column.missing_share is not None:
+        return []
+    return [f"{column.name}: no missing_share, so plans simulate {MISSING_SHARE:.0%} of it missing"]
+
+
+def _hints_on_values(column: Column) -> list[str]:
     name = column.name
     if column.categories is not None and column.shares is None:
         return [

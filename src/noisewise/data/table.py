@@ -110,7 +110,7 @@ class Table:
         _check_lengths(raw)
         arrays = {c.name: bounded(c, raw[c.name], clamp=clamp, coded=coded) for c in schema}
         for name, values in arrays.items():
-            if not allow_constant and is_constant(values):
+            if not allow_constant and is_constant(schema[name], values):
                 raise DataError(
                     f"column {shown(name)} holds one single value in every row: drop it, "
                     "or keep it with allow_constant=True"
@@ -128,7 +128,8 @@ class Table:
         """The rows, closed: only the mechanism and the engine may open them.
 
         Inside are read-only arrays by column name: real float64 `(n, *shape)`, count int64, binary
-        int8, category int32 codes in the order of the declared categories.
+        int8, category int32 codes in the order of the declared categories. Where cells may be
+        missing, gaps are NaN in real columns and -1 in others.
         """
         return self._rows
 
@@ -140,7 +141,7 @@ class Table:
             columns: Of the sample, by name.
         """
         own = self._rows.unsafe_columns()
-        return [n for n, values in columns.items() if n in own and np.array_equal(values, own[n])]
+        return [n for n, values in columns.items() if n in own and _same(values, own[n])]
 
     def __len__(self) -> int:
         """The number of rows; not public unless the schema declares it."""
@@ -148,6 +149,12 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({'; '.join(column.summary() for column in self._schema)})"
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Cell by cell, gaps included."""
+    floats = one.dtype.kind == other.dtype.kind == "f"
+    return np.array_equal(one, other, equal_nan=floats)
 
 
 def _checked_schema(schema: object) -> Schema:

@@ -100,8 +100,7 @@ def run_secure(
     source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
     columns = {name: _gatherable(column) for name, column in rows.unsafe_columns().items()}
     state = run.algorithm.init(numbers, run.start)
-    # By the public number: how many blocks there are is part of the result.
-    pieces = _pieces(run, max(1, round(float(numbers.public_count))))
+    pieces = _pieces(run)
     # What an algorithm draws for itself is public: it needs freshness, not secrecy.
     seed = secrets.randbits(32) if insecure_seed is None else insecure_seed
     keys = jax.random.split(jax.random.PRNGKey(seed), len(pieces))
@@ -139,9 +138,10 @@ def _gatherable(column: Any) -> Array:
     return jnp.pad(found, [(0, missing)] + [(0, 0)] * (found.ndim - 1)) if missing else found
 
 
-def _pieces(run: Run, public_count: int) -> list[int]:
-    """Lengths of the chunks: as many as the algorithm has blocks, or more to spare memory."""
-    longest = _CHUNK_NUMBERS // (public_count + run.algorithm.released)
+def _pieces(run: Run) -> list[int]:
+    """Lengths of the chunks: as many as the algorithm has blocks, or more to spare memory; by
+    public numbers alone, as the number of blocks is part of the result."""
+    longest = _CHUNK_NUMBERS // (run.passes.room + run.algorithm.released)
     wanted = min(_CHUNK_STEPS, math.ceil(run.steps / run.algorithm.blocks))
     length = max(1, min(wanted, longest))
     whole, rest = divmod(run.steps, length)

@@ -103,6 +103,11 @@ def refuse_without_design(job: Job) -> None:
         raise NoisewiseError(
             "method='dp-sep' needs the features encoded: rename the schema's own columns X and y"
         )
+    for name in job.bound.view.silencing:
+        raise NoisewiseError(
+            f"method='dp-sep' takes no missing outcomes, which column '{name}' may have: use "
+            "method='dpvi', or declare the column without missing = 'allowed' and drop those rows"
+        )
 
 
 def run_sep(job: Job, prepared: Prepared, total: int) -> Sequence[Finished]:

@@ -18,15 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise._shapes import Bool, Float, Int
+from noisewise._shapes import Float, Int
 from noisewise._validate import NoisewiseError
+from noisewise.mechanism.sampling import RATE_UNIT, sampled_places
 
 LEAST_PASSES = 2
 _LANES = 32
 """Pass sizes are multiples of this, so that no record falls into the shorter loop that a compiler
 adds for what its vector instructions leave over, and that may round differently."""
-_WORD = 2**32
-_STEP = 2**8
 
 
 class Draws(NamedTuple):
@@ -114,7 +113,7 @@ class SecureSource:
         self._passes = passes
         self._seed = insecure_seed
         # Rounded down: the true inclusion rate is never above the accounted one.
-        self._threshold = math.floor(sampling_rate * _STEP * _WORD)
+        self._threshold = math.floor(sampling_rate * RATE_UNIT)
         if self._threshold < 1:
             raise NoisewiseError(f"sampling_rate must be at least 2**-40, got {sampling_rate:g}")
 
@@ -129,21 +128,9 @@ class SecureSource:
             sampler, noise = (AESCounter(root) for root in roots)
         return sampler, np.random.Generator(noise)
 
-    def _included(self, sampler: Any, steps: int) -> Bool[np.ndarray, " coins"]:
-        """Independent coins for steps x rows: their exact rate is threshold / 2^40.
-
-        One byte decides all but one case in 256; those get 32 more bits.
-        """
-        count = steps * self._true_count
-        high, low = divmod(self._threshold, _WORD)
-        if high == _STEP:
-            return np.ones(count, bool)
-        coins = sampler.random_raw(count // 8 + 1).view(np.uint8)[:count]
-        included = coins < high
-        ties = np.flatnonzero(coins == high)
-        more = sampler.random_raw(len(ties) // 2 + 1).view(np.uint32)[: len(ties)]
-        included[ties] = more < low
-        return included
+    def _places(self, sampler: Any, steps: int) -> Int[np.ndarray, " places"]:
+        """Who is in the batches: numbers of records, each step's counted on from the last one's."""
+        return sampled_places(sampler, steps * self._true_count, self._threshold)
 
     def chunk(self, number: int, steps: int) -> Chunk:
         """Fresh draws for some steps; no batch is ever truncated.
@@ -153,7 +140,7 @@ class SecureSource:
             steps: How many steps it is for.
         """
         sampler, noise_generator = self._generators(number)
-        places = np.flatnonzero(self._included(sampler, steps))
+        places = self._places(sampler, steps)
         ends = np.searchsorted(places, self._true_count * np.arange(1, steps + 1))
         offset = np.concatenate([[0], ends[:-1]])
         size = ends - offset

@@ -152,6 +152,26 @@ def _counted(target: Target, rows: Rows) -> jax.Array:
     return jnp.isfinite(found).all(-1).any(0)
 
 
+def _with_outcomes(bound: BoundModel) -> BoundModel:
+    """The model that knows which missing cells silence a record: those of what it generates."""
+    view = bound.view
+    if view.keeps_gaps or not any(column.gaps for column in view.schema):
+        return bound
+    sources = [view.source(name) for name in view.arguments if name in bound.target.generated]
+    sources += [view.event] if view.event is not None else []
+    features = () if view.encoder is None else view.encoder.features
+    taken = {*features, *map(view.source, view.arguments)} - set(sources)
+    for column in view.schema:
+        if column.how == "integrate" and column.name in taken:
+            raise NoisewiseError(
+                f"column '{column.name}' is declared how = 'integrate', and the model {bound.name} "
+                "does not generate it: declare how = 'indicator', or use a mixture, which does"
+            )
+    found = replace(bound, view=replace(view, outcomes=tuple(sources)))
+    found.__dict__["target"] = bound.target
+    return found
+
+
 def bind_model(
     model: Callable[..., Any] | str,
     schema: Schema,
@@ -179,4 +199,4 @@ def bind_model(
                 "not"
             )
         view = replace(view, sample=public_sample.columns)
-    return BoundModel(found, view, capabilities_of(found))
+    return _with_outcomes(BoundModel(found, view, capabilities_of(found)))

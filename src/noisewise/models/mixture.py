@@ -40,6 +40,8 @@ class Feature(NamedTuple):
     centre: float = 0.0
     scale: float = 1.0
     """How a count enters the regression: (count - centre) / scale."""
+    gaps: bool = False
+    """Whether cells may be missing, with the code -1: they are integrated out."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Mixture(ReadyMade):
     regressed on all the others, by log rates (``poisson``) or log odds (``logistic``), with
     coefficients ~ Normal(0, 1) as the schema's `Encoder` lays them out, intercept first.
 
-    `mixture` makes one for any table; fitting it to one fills in the columns.
+    `mixture` makes one for any table; fitting it to one fills in the columns. Missing cells are
+    integrated out exactly: a record's likelihood is that of what is known of it.
     """
 
     components: int = 16
@@ -59,11 +62,14 @@ class Mixture(ReadyMade):
     """``poisson`` or ``logistic``; None is ``poisson`` for a count and ``logistic`` for binary."""
     features: tuple[Feature, ...] = ()
     target: str | None = None
+    target_gaps: bool = False
+    """Whether the target's cells may be missing."""
     design: tuple[str, ...] = ()
     """Names of the coefficients."""
 
     capabilities = Capabilities(
         closed_form_gradients=True,
+        integrates_gaps=True,
         unique_optimum=False,
         ordered_latents=False,
         because="a mixture has one optimum for every order of its components",
@@ -83,7 +89,8 @@ class Mixture(ReadyMade):
         """The same mixture for the columns of this schema (or the ``features`` listed)."""
         target = single_target(target)
         encoder = Encoder(schema, target, features)
-        scales = {each["column"]: each for each in encoder.describe()}
+        scales = {each["column"]: each for each in encoder.describe() if "missing" not in each}
+        _check_gaps([schema[name] for name in encoder.features], target)
         columns = tuple(
             _feature(schema[name], scales[name]["centre"], scales[name]["scale"])
             for name in encoder.features
@@ -95,7 +102,14 @@ class Mixture(ReadyMade):
             )
         response = None if target is None else _response(schema[target], self.response)
         design = () if target is None else tuple(encoder.names)
-        return replace(self, response=response, features=columns, target=target, design=design)
+        return replace(
+            self,
+            response=response,
+            features=columns,
+            target=target,
+            target_gaps=target is not None and schema[target].gaps,
+            design=design,
+        )
 
     def coordinates(self, features: list[str] | None) -> dict[str, list[str]]:
         """The regression's coefficients."""
@@ -115,17 +129,17 @@ class Mixture(ReadyMade):
         with numpyro.plate("records", rows):
             log_weights, seen = jnp.broadcast_to(jnp.log(weights), (rows, count)), []
             for feature, latent in zip(self.features, latents, strict=True):
-                value = numpyro.sample(
-                    f"record:{feature.name}",
-                    _marginal(feature, log_weights, latent),
-                    obs=columns.get(feature.name),
-                )
+                column = columns.get(feature.name)
+                marginal = _marginal(feature, log_weights, latent)
+                marginal = _of_known_cells(marginal, feature.gaps, column)
+                value = numpyro.sample(f"record:{feature.name}", marginal, obs=column)
                 log_weights = _weights_after(feature.levels, log_weights, latent, value)
                 seen.append(value)
             if self.target is not None:
                 predictor = self.design_matrix(seen) @ coefficients
-                outcome = self._likelihood(predictor)
-                numpyro.sample(f"record:{self.target}", outcome, obs=columns.get(self.target))
+                column = columns.get(self.target)
+                outcome = _of_known_cells(self._likelihood(predictor), self.target_gaps, column)
+                numpyro.sample(f"record:{self.target}", outcome, obs=column)
 
     @partial(jax.jit, static_argnums=0)
     def design_matrix(self, columns: list[Any]) -> jax.Array:
@@ -201,8 +215,31 @@ def _mixed(log_weights: Any, shares: Any) -> Any:
 @partial(jax.jit, static_argnums=0)
 def _weights_after(levels: int, log_weights: Any, latent: Any, value: Any) -> Any:
     """Log probabilities of the components once a column is seen, up from those before."""
-    seen = jnp.log(latent).T[value] if levels else dist.Poisson(latent).log_prob(value[:, None])
+    known = jnp.maximum(value, 0)
+    seen = jnp.log(latent).T[known] if levels else dist.Poisson(latent).log_prob(known[:, None])
+    seen = jnp.where(value[:, None] >= 0, seen, 0.0)  # a missing cell says nothing
     return jax.nn.log_softmax(log_weights + seen, axis=1)
+
+
+def _of_known_cells(distribution: dist.Distribution, gaps: bool, column: Any) -> dist.Distribution:
+    """The distribution with no say about missing cells, if there may be any."""
+    return distribution.mask(column >= 0) if gaps and column is not None else distribution
+
+
+def _check_gaps(columns: list[Column], target: str | None) -> None:
+    """Gaps are integrated out of the columns that components generate, and of nothing else."""
+    for column in columns:
+        if column.how == "indicator":
+            raise NoisewiseError(
+                f"column '{column.name}' is declared how = 'indicator', and a mixture integrates "
+                "missing cells out: declare how = 'integrate', or leave how out"
+            )
+        if column.gaps and target is not None:
+            raise NoisewiseError(
+                f"column '{column.name}' may have missing cells, and a mixture cannot integrate "
+                f"them out of the regression of '{target}' on it: leave target out, so that the "
+                "components generate both, or take the column out of the features"
+            )
 
 
 def _feature(column: Column, centre: float, scale: float) -> Feature:
@@ -216,8 +253,9 @@ def _feature(column: Column, centre: float, scale: float) -> Feature:
         low, high = column.bounds
         mean = column.mean or max((low + high) / 2, 0.5)
         mean, centre, scale = float(mean), float(centre), float(scale)
-        return Feature(column.name, 0, mean=mean, centre=centre, scale=scale)
-    return Feature(column.name, len(column.categories or ("no", "yes")))
+        return Feature(column.name, 0, mean=mean, centre=centre, scale=scale, gaps=column.gaps)
+    levels = len(column.categories or ("no", "yes"))
+    return Feature(column.name, levels, gaps=column.gaps)
 
 
 def _response(column: Column, requested: str | None) -> str:

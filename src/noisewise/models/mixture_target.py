@@ -85,6 +85,14 @@ class MixtureTarget(Target):
         gradients = frame.gradient(gradients)
         return gradients.mean(0), (gradients * base_normals).mean(0)
 
+    def simulate(self, key: Array, theta: Array, rows: Rows) -> Rows:
+        """See `Target.simulate`; cells that are missing in the rows stay so."""
+        found = super().simulate(key, theta, rows)
+        gaps = [feature.name for feature in self.model.features if feature.gaps]
+        if self.model.target is not None and self.model.target_gaps:
+            gaps.append(self.model.target)
+        return found | {n: jnp.where(rows[n] < 0, rows[n], found[n]) for n in gaps}
+
     def judged_together(self) -> dict[str, np.ndarray]:
         """The regression, and all components: which of them is which is not decided."""
         first = self.dim - len(self.model.design)
@@ -128,15 +136,21 @@ class MixtureTarget(Target):
             * (here[:, None, place] - jax.nn.sigmoid(logits) * reached[:, None, place])
             for logits, place in zip(parts.shares, columns, strict=True)
         )
+        known = jnp.where(number >= 0, 1.0, 0.0)
         rates = tuple(
-            share * (number[:, place, None] - jnp.exp(log_rate))
+            share
+            * (number[:, place, None] - jnp.exp(log_rate))
+            * (known[:, place, None] if self._counts[place].gaps else 1.0)
             for place, log_rate in enumerate(parts.log_rates)
         )
         coefficients = self._response_gradient(parts, records[:, 2 * width + counts :])
         return -self._join(_Parts(weights, shares, rates, coefficients))
 
     def _responsibilities(self, parts: _Parts, here: Array, beyond: Array, number: Array) -> Array:
-        """Probability of each component given the record's columns: records x components."""
+        """Probability of each component given what is known of the record: records x components.
+
+        A missing category has no 1 in ``here`` and ``beyond``, and so says nothing by itself.
+        """
         fractions, rest = (jax.nn.log_sigmoid(parts.weights), jax.nn.log_sigmoid(-parts.weights))
         zero = jnp.zeros(1)
         score = jnp.concatenate([fractions, zero]) + jnp.concatenate([zero, jnp.cumsum(rest)])
@@ -145,7 +159,10 @@ class MixtureTarget(Target):
             tables = jnp.concatenate([jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)], 1)
             score = score + jnp.concatenate([here, beyond], axis=1) @ tables.T
         for place, log_rate in enumerate(parts.log_rates):
-            score = score + number[:, place, None] * log_rate - jnp.exp(log_rate)
+            column = number[:, place, None]
+            told = column * log_rate - jnp.exp(log_rate)
+            gaps = self._counts[place].gaps
+            score = score + (jnp.where(column >= 0, told, 0.0) if gaps else told)
         return jax.nn.softmax(jnp.broadcast_to(score, (len(here), score.shape[-1])), axis=1)
 
     def _response_gradient(self, parts: _Parts, regression: Array) -> Array:
@@ -155,7 +172,10 @@ class MixtureTarget(Target):
         predictor = (design @ parts.coefficients)[:, None]
         logistic = self.model.response == "logistic"
         mean = jax.nn.sigmoid(predictor) if logistic else jnp.exp(predictor)
-        return (outcome - mean) * design
+        residual = outcome - mean
+        if self.model.target_gaps:
+            residual = jnp.where(outcome >= 0, residual, 0.0)
+        return residual * design
 
     def _prior_gradient(self, theta: Array) -> Array:
         """Minus the gradient of the log prior."""

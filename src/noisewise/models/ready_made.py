@@ -63,6 +63,8 @@ class Capabilities:
     """Each coordinate means the same in every fit: simulated fits can be compared with a truth."""
     averaged_posterior: bool = True
     """DPVIm's averaging makes sense of a trace."""
+    integrates_gaps: bool = False
+    """Missing cells are taken as they are, and integrated out under the model."""
     site: str | None = None
     """How DP-SEP calls its site of this model; None where it has none."""
     because: str = ""

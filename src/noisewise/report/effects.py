@@ -27,9 +27,9 @@ def effects_figure(result: Result) -> str:
 def _curve(result: Result, place: int) -> dict[str, Any]:
     """The feature's values in its own units, the median output and a central band."""
     column = result.request.encoding[1 + place]
-    declared = result.request.columns[column["column"]]
-    low, high = declared.get("bounds") or (0.0, 1.0)
-    two = declared.get("bounds") is None  # 0 or 1: a binary column, or one category of several
+    bounds = _bounds(result, column)
+    low, high = bounds or (0.0, 1.0)
+    two = bounds is None  # 0 or 1: a binary column, one category of several, or a gap
     values = np.linspace(low, high, 2 if two else _POINTS)
     encoded = np.tile(_middle(result), (len(values), 1))
     encoded[:, place] = (values - column["centre"]) / column["scale"]
@@ -38,11 +38,19 @@ def _curve(result: Result, place: int) -> dict[str, Any]:
     return {"name": column["name"], "x": values, "band": ends}
 
 
+def _bounds(result: Result, column: dict[str, Any]) -> tuple[float, float] | None:
+    """Of the column's values; None where they are 0 and 1."""
+    if column.get("missing"):
+        return None
+    found: tuple[float, float] | None = result.request.columns[column["column"]].get("bounds")
+    return found
+
+
 def _middle(result: Result) -> np.ndarray:
     """The features' encoded values at the middle of their bounds; 0 for those without."""
     middle = []
     for column in result.request.encoding[1:]:
-        low, high = result.request.columns[column["column"]].get("bounds") or (0.0, 0.0)
+        low, high = _bounds(result, column) or (0.0, 0.0)
         middle.append(((low + high) / 2 - column["centre"]) / column["scale"])
     return np.array(middle)
 

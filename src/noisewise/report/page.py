@@ -120,6 +120,8 @@ def _feature(column: dict[str, Any], columns: dict[str, Any]) -> _Feature:
     if source is None:
         return _Feature(name, "constant", "1", "b")
     declared = columns.get(source) or {}
+    if column.get("missing"):
+        return _Feature(name, _declared(declared), "1 if missing, otherwise 0", "b")
     category = declared.get("type") == "category" and name.startswith(f"{source}=")
     encoding = _affine(float(column["centre"]), scale)
     if category:
@@ -141,6 +143,12 @@ def _declared(column: dict[str, Any] | None) -> str:
     """A column's declaration in a few words."""
     if not column:
         return "not declared"
+    gaps = "; may be missing" if column.get("missing") else ""
+    return _declared_values(column) + gaps
+
+
+def _declared_values(column: dict[str, Any]) -> str:
+    """What its cells may hold."""
     kind = str(column.get("type", "column"))
     bounds, categories = column.get("bounds"), column.get("categories")
     if bounds is not None:

@@ -26,13 +26,6 @@ class Drawn(NamedTuple):
     """Share of a generated column's values that lay outside what the schema allows."""
 
 
-def _column_of(view: RowView, argument: str) -> str:
-    """The column behind an argument: ``y`` stands for the target."""
-    if argument == "y" and view.encoder is not None and view.encoder.target is not None:
-        return view.encoder.target
-    return argument
-
-
 @dataclass(frozen=True, eq=False)
 class Generator:
     """A model whose records can be drawn, given its latents and rows for its covariates.
@@ -49,7 +42,7 @@ class Generator:
     def generated(self) -> dict[str, str]:
         """The column behind each number that the model generates, by argument: ``y`` of a survival
         model has two."""
-        found = {name: _column_of(self.view, name) for name in sorted(self.target.generated)}
+        found = {name: self.view.source(name) for name in sorted(self.target.generated)}
         return found if self.view.event is None else found | {_EVENT: self.view.event}
 
     @cached_property
@@ -60,7 +53,7 @@ class Generator:
             if argument == "X" and self.view.encoder is not None:
                 needed |= set(self.view.encoder.features)
             else:
-                needed.add(_column_of(self.view, argument))
+                needed.add(self.view.source(argument))
         return [name for name in self.view.schema.names if name in needed]
 
     @cached_property
@@ -115,7 +108,13 @@ class Generator:
     def _simulated(self, rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
         """Covariates from the public sample; in place of generated columns, values of their type
         that the model does not look at."""
-        arrays = {column.name: column.simulate(rng, rows) for column in self.schema}
+        generated = set(self.generated.values())
+        arrays = {
+            column.name: (column.complete if column.name in generated else column).simulate(
+                rng, rows
+            )
+            for column in self.schema
+        }
         if self.view.sample is not None:
             picked = rng.integers(len(next(iter(self.view.sample.values()))), size=rows)
             known = {name: self.view.sample[name] for name in arrays if name in self.view.sample}
