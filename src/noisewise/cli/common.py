@@ -36,10 +36,14 @@ Delta = Annotated[float, typer.Option(help="Privacy budget delta: well below 1 /
 Model = Annotated[
     str,
     typer.Option(
-        help="logistic, probit, poisson, linear, network, mixture, or path/to/model.py:function."
+        help="logistic, probit, poisson, negbin, linear, student, gamma, lognormal, softmax, "
+        "ordinal, weibull, piecewise-exponential, network, mixture, or path/to/model.py:function."
     ),
 ]
-Target = Annotated[str | None, typer.Option(help="The column that the model explains.")]
+Target = Annotated[
+    str | None,
+    typer.Option(help="The column that the model explains; of a survival model TIME,EVENT."),
+]
 Features = Annotated[
     str | None, typer.Option(help="Columns of X, separated by commas (all but the target).")
 ]
@@ -213,6 +217,11 @@ def check_page(path: Path, suffix: str) -> None:
 
 def listed(names: str | None) -> list[str] | None:
     return names.split(",") if names else None
+
+
+def targets(text: str | None) -> str | list[str] | None:
+    """One column, or the two of a survival model, separated by a comma."""
+    return text.split(",") if text and "," in text else text
 
 
 def read_public_sample(path: Path | None, schema: Any) -> Any:

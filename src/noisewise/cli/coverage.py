@@ -54,7 +54,7 @@ def coverage(
                 schema=declared,
                 rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
-                target=target,
+                target=common.targets(target),
                 features=common.listed(features),
                 method=method,
                 plan=None if plan is None else Plan.load(plan),

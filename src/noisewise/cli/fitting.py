@@ -93,7 +93,7 @@ def fit(
                 model,
                 table,
                 budget=budget,
-                target=target,
+                target=common.targets(target),
                 features=common.listed(features),
                 plan=planned,
                 steps=steps,

@@ -49,7 +49,7 @@ def plan(
                 schema=declared,
                 rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
-                target=target,
+                target=common.targets(target),
                 features=common.listed(features),
                 public_sample=common.read_public_sample(public_sample, declared),
                 covariate_share=covariate_share,

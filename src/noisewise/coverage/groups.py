@@ -64,7 +64,7 @@ class Spec:
             "model": model_digest(self.model),
             "schema": self.view.schema.fingerprint(),
             "arguments": self.view.arguments,
-            "encoding": None if encoder is None else [encoder.target, *encoder.describe()],
+            "encoding": None if encoder is None else [self.view.targets, *encoder.describe()],
             "sample": [(n, hashlib.sha256(a.tobytes()).hexdigest()) for n, a in sample.items()],
             "settings": self.settings.to_dict(),
             "share_noise": self.share_noise,

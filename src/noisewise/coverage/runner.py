@@ -26,7 +26,7 @@ from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.mechanism import Budget, count_cost
-from noisewise.models import BoundModel, RowView, bind_model
+from noisewise.models import BoundModel, RowView, TargetNames, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
 from noisewise.posterior import METHODS, check_method, default_method
@@ -45,7 +45,7 @@ def coverage(
     schema: Schema,
     rows: int,
     budget: Budget,
-    target: str | None = None,
+    target: TargetNames = None,
     features: list[str] | None = None,
     method: str = "dpvi",
     plan: Plan | Settings | None = None,
@@ -73,7 +73,8 @@ def coverage(
         schema: What is publicly known of the table.
         rows: Number of rows of every simulated table.
         budget: What every fit spends.
-        target: The column that is ``y`` to the model.
+        target: The column that is ``y`` to the model; of a survival model two, a time and whether
+            it is an event's.
         features: The columns that make up ``X``.
         method: ``"dpvi"`` or ``"dp-sep"``.
         plan: For the fits; without one a plan is made first.

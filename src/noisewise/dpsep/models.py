@@ -73,6 +73,7 @@ def sep_design(
 def _regression(model: Glm, width: int) -> SepRegression:
     if model.family == "linear":
         site = RegressionSite(width, 1.0, model.noise_scale / model.prior_scale)
-        return SepRegression(site, model.centre, model.prior_scale)
+        (centre,) = np.atleast_1d(model.centre)
+        return SepRegression(site, float(centre), model.prior_scale)
     kind = {"logistic": LogisticSite, "probit": ProbitSite}[model.family]
     return SepRegression(kind(width, model.prior_scale))

@@ -27,7 +27,7 @@ from noisewise.fitting.method import Job, Method, Prepared, Reading, nominal_cou
 from noisewise.fitting.network import NetworkSep
 from noisewise.fitting.resuming import begin, open_checkpoint, settle
 from noisewise.mechanism import Budget, Ledger, refuse_double_precision
-from noisewise.models import bind_model
+from noisewise.models import TargetNames, bind_model
 from noisewise.planning import Plan
 from noisewise.planning.first_guess import STEPS
 from noisewise.result import Request, Result
@@ -38,7 +38,7 @@ def fit(
     table: Table,
     *,
     budget: Budget,
-    target: str | None = None,
+    target: TargetNames = None,
     features: list[str] | None = None,
     plan: Plan | Settings | None = None,
     steps: int | None = None,
@@ -64,7 +64,8 @@ def fit(
             columns of the table by name; ``X`` and ``y`` are the design matrix and the target.
         table: The rows, checked against a schema.
         budget: Epsilon and delta, and what they protect.
-        target: The column that is ``y`` to the model.
+        target: The column that is ``y`` to the model; of a survival model two, a time and whether
+            it is an event's.
         features: The columns that make up ``X``; all but the target if not given.
         plan: From `noisewise.plan`, or settings of your own. Without one, a quick plan is made by
             simulation first (`noisewise.plan` with ``fits=0``).
@@ -202,6 +203,7 @@ def _request(job: Job, method: Method, prepared: Prepared, reading: Reading) -> 
         method=method.name,
         posterior=reading.posterior,
         target=view.target,
+        event=view.event,
         arguments=view.arguments,
         encoding=() if view.encoder is None else tuple(view.encoder.describe()),
         schema=view.schema,

@@ -37,7 +37,7 @@ def open_checkpoint(
         "version of noisewise": version_of("noisewise"),
         "model": [job.bound.name, _digest(job.bound.model)],
         "schema": view.schema.fingerprint(),
-        "target": view.target,
+        "target": list(view.targets),
         "features": None if view.encoder is None else view.encoder.describe(),
         "budget": asdict(job.budget),
         "plan": None if plan is None else _said(plan),

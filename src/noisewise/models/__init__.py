@@ -5,11 +5,18 @@ from noisewise.models.bound import BoundModel, bind_model
 from noisewise.models.build import build_target
 from noisewise.models.centring import has_two_forms, standardise, unstandardise
 from noisewise.models.derived import derived_values
+from noisewise.models.families import FAMILIES, Family, PiecewiseExponential, Survival
 from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
 from noisewise.models.mixture import Mixture, mixture
 from noisewise.models.named import glm_for, named_model
 from noisewise.models.network import Network
-from noisewise.models.ready_made import Capabilities, ReadyMade, model_name
+from noisewise.models.ready_made import (
+    Capabilities,
+    ReadyMade,
+    TargetNames,
+    listed_targets,
+    model_name,
+)
 from noisewise.models.target import Target

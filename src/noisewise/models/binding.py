@@ -21,7 +21,13 @@ from noisewise.data import (
     is_gap,
     record_count,
 )
-from noisewise.models.ready_made import ReadyMade, capabilities_of
+from noisewise.models.ready_made import (
+    ReadyMade,
+    TargetNames,
+    capabilities_of,
+    listed_targets,
+    single_target,
+)
 from noisewise.models.target import WEIGHT
 
 _FARTHEST = 2e4
@@ -43,6 +49,8 @@ class RowView:
     encoder: Encoder | None = None
     target: str | None = None
     """The column that the model is to explain, where one was named."""
+    event: str | None = None
+    """The column that says whether the target, a time, is an event's: ``y`` is both."""
     sample: dict[str, np.ndarray] | None = None
     """Arrays of a public sample, from which simulated rows take their covariates."""
     outcomes: tuple[str, ...] = ()
@@ -58,6 +66,9 @@ class RowView:
         """The model's arguments from columns in the form of `Table.rows`, record by record; and the
         records' weights, where not all are one."""
         found: Rows = {} if self.encoder is None else dict(self.encoder.encode(arrays))
+        if self.event is not None:
+            happened = filled(self.schema[self.event], arrays[self.event]).astype(np.float32)
+            found["y"] = np.stack([found["y"].astype(np.float32), happened], axis=-1)
         for name in self.arguments:
             if name not in found:
                 column = self._argument(name, arrays)
@@ -105,6 +116,11 @@ class RowView:
             needed = needed - {"X"} | set(self.encoder.features)
         return needed <= set(self.sample or ())
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The columns that the model is to explain: none, one, or a time and an event."""
+        return tuple(name for name in (self.target, self.event) if name is not None)
+
     def bounds(self, argument: str) -> tuple[float, float] | None:
         """Declared bounds of an argument in its own units; None where it has none."""
         column = self._column(argument)
@@ -136,7 +152,10 @@ class RowView:
 
 
 def bind(
-    model: Callable[..., Any], schema: Schema, target: str | None, features: list[str] | None = None
+    model: Callable[..., Any],
+    schema: Schema,
+    target: TargetNames,
+    features: list[str] | None = None,
 ) -> RowView:
     """Match a model's arguments with the schema's columns.
 
@@ -146,10 +165,12 @@ def bind(
     Args:
         model: A NumPyro function, or a ready-made model.
         schema: The table's.
-        target: The column that is ``y``, if there is one.
+        target: The column that is ``y``, if there is one; of a survival model a time and an event.
         features: The columns that make up ``X``; all but the target if not given.
     """
     known = model if isinstance(model, ReadyMade) else None
+    target, event = _time_and_event(known, schema, target)
+    features = _without(event, schema, target, features)
     columns = None if known is None else known.of(schema, target, features).columns()
     if columns is not None:
         # They need not be names that Python could write as arguments.
@@ -189,7 +210,48 @@ def bind(
         )
     if known is not None and target is not None:
         _check_target(known, schema, target)
-    return _checked(RowView(schema, tuple(arguments), encoder, target))
+    return _checked(RowView(schema, tuple(arguments), encoder, target, event))
+
+
+def _time_and_event(
+    known: ReadyMade | None, schema: Schema, target: TargetNames
+) -> tuple[str | None, str | None]:
+    """The target and, of a survival model, the column that says whether it is an event's time."""
+    names = listed_targets(target)
+    survival = known is not None and known.survival
+    if survival and len(names) != 2:
+        raise NoisewiseError(
+            f"model {known} explains a time and whether it is an event's: pass "
+            "target=['time', 'event'], two columns (on the command line time,event)"
+        )
+    if not survival:
+        return single_target(target), None
+    time, event = names
+    if event in schema and schema[event].kind != "binary":
+        raise NoisewiseError(
+            f"event '{event}' is declared {schema[event].kind}, but must be binary: 1 where the "
+            "time is an event's, 0 where it is censored"
+        )
+    if event not in schema:
+        raise NoisewiseError(
+            f"event '{event}' is not in the schema: choose one of {listed(schema.names)}"
+        )
+    return time, event
+
+
+def _without(
+    event: str | None, schema: Schema, target: str | None, features: list[str] | None
+) -> list[str] | None:
+    """The features, of which the event is none."""
+    if event is None:
+        return features
+    if features is None:
+        return [name for name in schema.names if name not in (target, event)]
+    if event in features:
+        raise NoisewiseError(
+            f"feature '{event}' is the event of the target as well: take it out of the features"
+        )
+    return features
 
 
 def _checked(view: RowView) -> RowView:
@@ -227,8 +289,20 @@ def _check_target(model: ReadyMade, schema: Schema, target: str) -> None:
             f"target '{target}' is declared {column.kind}, but {model} regression needs "
             f"{' or '.join(kinds)}: declare it so, or choose another model"
         )
-    if len(column.categories or ()) > 2:
+    levels = len(column.categories or ("no", "yes"))
+    if levels > 2 and model.fewest_levels == 2:
         raise NoisewiseError(
-            f"target '{target}' has {len(column.categories or ())} categories, and {model} "
-            "regression takes two: write a NumPyro model of its codes 0, 1, ... (docs/schema.md)"
+            f"target '{target}' has {levels} categories, and {model} regression takes two: use "
+            "softmax, or ordinal where they are ordered"
+        )
+    if levels < model.fewest_levels:
+        raise NoisewiseError(
+            f"target '{target}' has {levels} categories, and {model} regression takes "
+            f"{model.fewest_levels} and more: use logistic"
+        )
+    if model.positive_target and column.bounds is not None and not column.bounds[0] > 0:
+        raise NoisewiseError(
+            f"target '{target}' may be {column.bounds[0]:g} by its bounds, and {model} regression "
+            "needs numbers above 0: declare a lower bound above 0, the least that is recorded, and "
+            "pass clamp=True where cells may lie below"
         )

@@ -19,7 +19,13 @@ from noisewise.models.build import build_target
 from noisewise.models.centring import centred
 from noisewise.models.inspection import ModelError
 from noisewise.models.named import named_model
-from noisewise.models.ready_made import Capabilities, ReadyMade, capabilities_of, model_name
+from noisewise.models.ready_made import (
+    Capabilities,
+    ReadyMade,
+    TargetNames,
+    capabilities_of,
+    model_name,
+)
 from noisewise.models.target import Target
 
 _ROWS = 256
@@ -165,6 +171,7 @@ def _with_outcomes(bound: BoundModel) -> BoundModel:
     if view.keeps_gaps or not any(column.gaps for column in view.schema):
         return bound
     sources = [view.source(name) for name in view.arguments if name in bound.target.generated]
+    sources += [view.event] if view.event is not None else []
     features = () if view.encoder is None else view.encoder.features
     taken = {*features, *map(view.source, view.arguments)} - set(sources)
     for column in view.schema:
@@ -181,7 +188,7 @@ def _with_outcomes(bound: BoundModel) -> BoundModel:
 def bind_model(
     model: Callable[..., Any] | str,
     schema: Schema,
-    target: str | None = None,
+    target: TargetNames = None,
     features: list[str] | None = None,
     public_sample: PublicSample | None = None,
 ) -> BoundModel:
@@ -190,7 +197,7 @@ def bind_model(
     Args:
         model: A NumPyro model, the name of a ready-made one, or ``"path/to/model.py:function"``.
         schema: What is publicly known of the table.
-        target: The column that is ``y`` to the model.
+        target: The column that is ``y`` to the model; of a survival model a time and an event.
         features: The columns that make up ``X``; None is all but the target.
         public_sample: Rows of other people, from which simulated rows take their covariates.
     """

@@ -11,13 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.data import Rows
-from noisewise.models.glm import Glm, GlmTarget
 from noisewise.models.inspection import ModelError, inspect_model
 from noisewise.models.mixture import Mixture
 from noisewise.models.mixture_target import MixtureTarget
 from noisewise.models.target import Target, arguments_of
 
-_CLOSED_FORMS: dict[type, type[Target]] = {Glm: GlmTarget, Mixture: MixtureTarget}
+_CLOSED_FORMS: dict[type, type[Target]] = {Mixture: MixtureTarget}
 _Sample = tuple[tuple[str, tuple[int, ...], str, bytes], ...]
 """Columns by name, shape, type and content: rows that can be compared."""
 
@@ -55,7 +54,7 @@ def _build(model: Callable[..., Any], sample: _Sample, precision: str) -> Target
     rows = {name: np.ndarray(shape, kind, content) for name, shape, kind, content in sample}
     layout = inspect_model(model, rows)
     example = {name: jnp.asarray(np.asarray(column)[:1]) for name, column in rows.items()}
-    # Ready-made models have closed forms; any other may name a `Target` of its own.
+    # A model may name a `Target` of its own, with closed forms; regressions do.
     known = (_CLOSED_FORMS[kind] for kind in type(model).__mro__ if kind in _CLOSED_FORMS)
     kind = next(known, getattr(model, "target_type", Target))
     target = kind(model, layout, example)

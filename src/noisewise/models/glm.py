@@ -4,7 +4,10 @@ A record's gradient is its row times a residual, so averaging over guide draws a
 no array ever has records, draws and coordinates as its three axes.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -12,21 +15,13 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.stats import norm
 
 from noisewise._validate import one_of, positive
-from noisewise.data import Rows
+from noisewise.data import Rows, Schema
+from noisewise.models.families import FAMILIES, Family
 from noisewise.models.frame import Frame
-from noisewise.models.ready_made import Capabilities, ReadyMade
+from noisewise.models.ready_made import Capabilities, ReadyMade, TargetNames, listed_targets
 from noisewise.models.target import Target, weighted, weights_of
-
-FAMILIES = ("logistic", "probit", "poisson", "linear")
-_TARGET_KINDS = {
-    "logistic": ("binary", "category"),
-    "probit": ("binary", "category"),
-    "poisson": ("count",),
-    "linear": ("real", "count"),
-}
 
 
 @dataclass(frozen=True)
@@ -34,59 +29,98 @@ class Glm(ReadyMade):
     """An ordinary NumPyro model: call it with a design matrix ``X`` and a target ``y``.
 
     Priors: every coefficient Normal(0, prior_scale), the first one, an intercept, around
-    ``centre``; for ``linear`` also the residual standard deviation ``noise``, LogNormal(log
-    noise_scale, 0.5).
+    ``centre`` with an sd of ``intercept_scale``, if that is given; the family's own parameters
+    around ``noise_scale``, as `Family.nuisance` says. For ``linear`` that is the residual standard
+    deviation ``noise``, LogNormal(log noise_scale, 0.5).
     """
 
     family: str
     prior_scale: float = 1.0
     noise_scale: float = 1.0
-    centre: float = 0.0
+    centre: float | tuple[float, ...] = 0.0
+    """A number for each linear predictor, where there are several."""
+    intercept_scale: float | None = None
+    form: Family | None = None
+    """The family with what it takes from the target's declaration; None is without that."""
 
     def __post_init__(self) -> None:
         one_of("family", self.family, FAMILIES)
         positive("prior_scale", self.prior_scale)
         positive("noise_scale", self.noise_scale)
+        if self.form is None:
+            object.__setattr__(self, "form", FAMILIES[self.family])
 
     def __str__(self) -> str:
-        """Its family."""
-        return self.family
+        """Its family, as people write it."""
+        return self.family + self.kind.suffix
+
+    @property
+    def kind(self) -> Family:
+        """The family as an object."""
+        assert self.form is not None  # it is filled in
+        return self.form
 
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         """Closed-form gradients; DP-SEP's sites are those with a Gaussian integral."""
-        site = None if self.family == "poisson" else self.family
-        return Capabilities(closed_form_gradients=True, site=site)
+        return Capabilities(closed_form_gradients=True, site=self.kind.site)
+
+    @property
+    def target_type(self) -> type[Target]:
+        """Where the frame's blocks are those of the coefficients and of the rest, the design matrix
+        is turned into it once, not at every step."""
+        return JointGlmTarget if self.kind.joint else GlmTarget
 
     @property
     def target_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the family can generate."""
-        return _TARGET_KINDS[self.family]
+        return self.kind.kinds
+
+    @property
+    def fewest_levels(self) -> int:  # type: ignore[override]
+        """Of a category that is the target."""
+        return self.kind.levels_from
+
+    @property
+    def positive_target(self) -> bool:  # type: ignore[override]
+        """Whether the target must be above 0."""
+        return self.kind.positive
+
+    @property
+    def survival(self) -> bool:  # type: ignore[override]
+        """Whether the target is a time and an event."""
+        return self.kind.survival
+
+    def of(self, schema: Schema, target: TargetNames, features: list[str] | None) -> Glm:
+        """The same priors, for this target's levels or times."""
+        columns = [schema[name] for name in listed_targets(target) if name in schema]
+        return replace(self, form=self.kind.of(*columns[:2])) if columns else self
 
     def coordinates(self, features: list[str] | None) -> dict[str, list[str]]:
         """Coefficients are called as the features are."""
-        return {} if features is None else {"coefficients": features}
+        return {} if features is None else self.kind.coordinates(features)
 
     def __call__(self, X: Any, y: Any = None) -> None:
-        means = jnp.zeros(X.shape[1]).at[0].set(self.centre)
-        prior = dist.Normal(means, self.prior_scale).to_event(1)
-        coefficients = numpyro.sample("coefficients", prior)
-        noise = None
-        if self.family == "linear":
-            noise = numpyro.sample("noise", dist.LogNormal(jnp.log(self.noise_scale), 0.5))
+        count, width = self.kind.predictors, X.shape[1]
+        means = jnp.zeros((count, width)).at[:, 0].set(jnp.asarray(self.centre))
+        first = self.prior_scale if self.intercept_scale is None else self.intercept_scale
+        sds = jnp.full((count, width), self.prior_scale).at[:, 0].set(first)
+        prior = dist.Normal(means.reshape(-1), sds.reshape(-1)).to_event(1)
+        coefficients = numpyro.sample("coefficients", prior).reshape(count, width)
+        own = self.kind.nuisance(self.noise_scale).items()
+        nuisance = [numpyro.sample(name, prior) for name, prior in own]
+        predictor = X @ coefficients.T if count > 1 else X @ coefficients[0]
         with numpyro.plate("records", X.shape[0]):
-            numpyro.sample("y", self.likelihood(X @ coefficients, noise), obs=y)
+            numpyro.sample("y", self.likelihood(predictor, *nuisance), obs=y)
 
-    def likelihood(self, predictor: Any, noise: Any = None) -> dist.Distribution:
-        """The distribution of a record given its linear predictor."""
-        if self.family == "logistic":
-            return dist.Bernoulli(logits=predictor)
-        if self.family == "probit":
-            # The log odds from log Phi on both sides: no probability is rounded to 0 or 1.
-            return dist.Bernoulli(logits=norm.logcdf(predictor) - norm.logcdf(-predictor))
-        if self.family == "poisson":
-            return dist.Poisson(jnp.exp(predictor))
-        return dist.Normal(predictor, noise)
+    def likelihood(self, predictor: Any, *nuisance: Any) -> dist.Distribution:
+        """The distribution of a record given its linear predictor.
+
+        Args:
+            predictor: Of every record; where there are several, they are the last axis.
+            nuisance: The family's own parameters, in the order in which they are sampled.
+        """
+        return self.kind.likelihood(predictor, *nuisance)
 
 
 def logistic(prior_scale: float = 1.0) -> Glm:
@@ -122,21 +156,6 @@ def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
     return Glm("linear", prior_scale, noise_scale)
 
 
-def _loss_slopes(family: str, predictor: Array, y: Array, log_noise: Array) -> tuple[Array, Array]:
-    """Derivatives of minus the log-likelihood: by the linear predictor, by the log noise."""
-    if family == "logistic":
-        return jax.nn.sigmoid(predictor) - y, jnp.zeros(())
-    if family == "probit":
-        sign = 2 * y - 1
-        ratio = jnp.exp(norm.logpdf(predictor) - norm.logcdf(sign * predictor))
-        return -sign * ratio, jnp.zeros(())
-    if family == "poisson":
-        return jnp.exp(predictor) - y, jnp.zeros(())
-    precision = jnp.exp(-2 * log_noise)
-    residual = predictor - y
-    return residual * precision, 1 - residual * residual * precision
-
-
 @dataclass(frozen=True)
 class GlmTarget(Target):
     """A `Glm` with closed-form gradients, equal to the generic ones to float accuracy."""
@@ -149,7 +168,7 @@ class GlmTarget(Target):
         return self.layout.latents[0].size
 
     def block_sizes(self) -> tuple[int, ...]:
-        """Coefficients, and the log noise of a linear model: a frame must not mix the two."""
+        """Coefficients, and the family's own parameters: a frame must not mix the two."""
         return (self.width,) if self.dim == self.width else (self.width, self.dim - self.width)
 
     def prepare(self, rows: Rows, frame: Frame) -> Rows:
@@ -168,22 +187,81 @@ class GlmTarget(Target):
         """See `Target.record_moments`; batch x draws and batch x coordinates are all there is."""
         design, width, draws = batch["X"], self.width, points.shape[0]
         predictor = batch["offset"][:, None] + design @ points[:, :width].T
-        log_noise = frame.to_model(points)[:, width:].T if self.dim > width else jnp.zeros((1, 1))
-        y = batch["y"][:, None]
-        slope, noise_slope = _loss_slopes(self.model.family, predictor, y, log_noise)
+        nuisance = frame.to_model(points)[:, width:].T
+        slope, own = self.model.kind.slopes(predictor, batch["y"][:, None], nuisance)
         mean = slope.mean(1, keepdims=True) * design
         scale = (slope @ base_normals[:, :width] / draws) * design
         if self.dim == width:
             mean, scale = weighted(batch, mean, scale)
             return mean, scale
-        if frame.factor is not None:
-            noise_slope = noise_slope * frame.factor[width, width]
-        last_mean = noise_slope.mean(1, keepdims=True)
-        last_scale = noise_slope @ base_normals[:, width:] / draws
-        mean, scale = weighted(batch, both(mean, last_mean), both(scale, last_scale))
+        turn = None if frame.factor is None else frame.factor[width:, width:]
+        own_mean, own_scale = _turned(own, turn, base_normals[:, width:])
+        mean, scale = weighted(batch, both(mean, own_mean), both(scale, own_scale))
         return mean, scale
 
 
+def _turned(own: Sequence[Array], factor: Array | None, normals: Array) -> tuple[Array, Array]:
+    """Slopes by the family's own parameters in the frame: their means over draws, and those of
+    their products with the normals."""
+    if factor is not None:
+        columns = range(len(own))
+        own = [sum((own[i] * factor[i, j] for i in columns), jnp.zeros(())) for j in columns]
+    means = jnp.stack([slope.mean(1) for slope in own], axis=1)
+    scales = jnp.stack([slope @ normals[:, j] for j, slope in enumerate(own)], axis=1)
+    return means, scales / len(normals)
+
+
 def both(left: Array, right: Array) -> Array:
-    """Coefficients' columns, then the noise's."""
+    """Coefficients' columns, then the others'."""
     return jnp.concatenate([left, right], axis=1)
+
+
+@dataclass(frozen=True)
+class JointGlmTarget(Target):
+    """A `Glm` in frames that mix all coordinates: several linear predictors, or parameters of the
+    family's own that the data tie to the intercept.
+
+    Gradients are turned into the frame, not the design matrix: a batch x coordinates product with
+    the frame's factor at every step.
+    """
+
+    model: Glm
+
+    @property
+    def predictors(self) -> int:
+        """Linear predictors of a record."""
+        return self.model.kind.predictors
+
+    def prepare(self, rows: Rows, frame: Frame) -> Rows:
+        """The arguments in single precision."""
+        found = {name: jnp.asarray(rows[name], jnp.float32) for name in ("X", "y")}
+        return found | weights_of(rows)
+
+    def record_moments(
+        self, frame: Frame, points: Array, base_normals: Array, batch: Rows
+    ) -> tuple[Array, Array]:
+        """See `Target.record_moments`; nothing has records, draws and coordinates as its axes."""
+        design, count, theta = batch["X"], self.predictors, frame.to_model(points)
+        size = self.layout.latents[0].size
+        each = theta[:, :size].reshape(len(theta), count, size // count)
+        with jax.default_matmul_precision("highest"):  # the frame's location is in it
+            predictor = jnp.einsum("np,dkp->ndk", design, each)
+        given = predictor if count > 1 else predictor[..., 0]
+        found = self.model.kind.slopes(given, batch["y"][:, None], theta[:, size:].T)
+        by_predictor = found.predictor.reshape(predictor.shape)
+        slopes = [by_predictor[..., k] for k in range(count)] + list(found.nuisance)
+        mean = frame.gradient(self._spread(design, {k: s.mean(1) for k, s in enumerate(slopes)}))
+        ones, scale = jnp.ones(len(design)), jnp.zeros_like(mean)
+        for k, slope in enumerate(slopes):
+            turned = frame.gradient(self._spread(design, {k: ones}))
+            scale += turned * (slope @ base_normals / len(points))
+        mean, scale = weighted(batch, mean, scale)
+        return mean, scale
+
+    def _spread(self, design: Array, weights: Mapping[int, Array]) -> Array:
+        """Gradients by the model's coordinates from those by the predictors, then by the family's
+        own parameters; those that are not named are 0."""
+        zero, count = jnp.zeros(len(design)), self.predictors
+        own = range(count, count + self.dim - self.layout.latents[0].size)
+        rows = [weights.get(k, zero)[:, None] * design for k in range(count)]
+        return jnp.concatenate([*rows, *(weights.get(k, zero)[:, None] for k in own)], axis=1)

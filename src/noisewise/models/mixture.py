@@ -21,7 +21,7 @@ import numpyro.distributions as dist
 
 from noisewise._validate import NoisewiseError, integer_at_least, one_of
 from noisewise.data import Column, Encoder, Schema
-from noisewise.models.ready_made import Capabilities, ReadyMade
+from noisewise.models.ready_made import Capabilities, ReadyMade, TargetNames, single_target
 
 RESPONSES = ("poisson", "logistic")
 COUNT_SHAPE = 2.0
@@ -85,8 +85,9 @@ class Mixture(ReadyMade):
         names = tuple(feature.name for feature in self.features)
         return names if self.target is None else (*names, self.target)
 
-    def of(self, schema: Schema, target: str | None, features: list[str] | None = None) -> Mixture:
+    def of(self, schema: Schema, target: TargetNames, features: list[str] | None = None) -> Mixture:
         """The same mixture for the columns of this schema (or the ``features`` listed)."""
+        target = single_target(target)
         encoder = Encoder(schema, target, features)
         scales = {each["column"]: each for each in encoder.describe() if "missing" not in each}
         _check_gaps([schema[name] for name in encoder.features], target)

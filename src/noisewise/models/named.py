@@ -1,7 +1,7 @@
 """Models by name or by file, for the command line and for people in a hurry."""
 
 import importlib.util
-import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,36 +9,47 @@ from typing import Any
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
-from noisewise.models.glm import FAMILIES, Glm
+from noisewise.models.families import FAMILIES, OTHER_NAMES, Family, PiecewiseExponential, Student
+from noisewise.models.glm import Glm
 from noisewise.models.mixture import mixture_from_text
 from noisewise.models.network import network_from_text
-from noisewise.models.ready_made import ReadyMade
+from noisewise.models.ready_made import ReadyMade, TargetNames, listed_targets
+
+_NUMBER = r" *\d+(?:\.\d*)?(?:e[+-]?\d+)? *"
+_WITH_NUMBERS = re.compile(rf"([a-z-]+)\((?:cuts=|degrees=)?({_NUMBER}(?:,{_NUMBER})*)\)")
+_NUMBERED: dict[str, Callable[..., Family]] = {
+    "piecewise-exponential": lambda *cuts: PiecewiseExponential(cuts=cuts),
+    "student": lambda degrees, *_: Student(degrees=degrees),
+}
+"""Families whose name may say numbers besides."""
 
 
 def named_model(
     model: Callable[..., Any] | str,
     schema: Schema | None = None,
-    target: str | None = None,
+    target: TargetNames = None,
     features: list[str] | None = None,
 ) -> Callable[..., Any]:
-    """A model from its name (``logistic``, ``probit``, ``poisson``, ``linear``, ``network``,
-    ``mixture``), from ``file.py:function``, or itself when it is a function already.
+    """A model from its name (`FAMILIES` or their `OTHER_NAMES`, ``network``, ``mixture``), from
+    ``file.py:function``, or itself when it is a function already.
 
     A mixture gets its columns from the schema here: all of them, or the ``features`` and the
-    target. Its name may say more, as in ``mixture(components=8, response=poisson)``.
+    target. Its name may say more, as in ``mixture(components=8, response=poisson)``, and so may
+    those of two families: ``piecewise-exponential(cuts=6, 12, 24)``, ``student(degrees=7)``.
 
-    By name, priors follow the target's declaration: for ``linear``, coefficients and residual sd
-    are on the scale of its ``sd`` (or a quarter of its range) and the intercept around its
-    ``mean``; for ``poisson``, coefficients are Normal(0, 0.5), the intercept around log ``mean``.
+    By name, priors follow the target's declaration, as each family's docstring says: for
+    ``linear``, coefficients and residual sd are on the scale of its ``sd`` (or a quarter of its
+    range) and the intercept around its ``mean``; for ``poisson``, coefficients are Normal(0, 0.5),
+    the intercept around log ``mean``.
 
     Args:
         model: A name, or the model itself.
         schema: What is publicly known of the table.
-        target: The column that is ``y``.
+        target: The column that is ``y``; of a survival model a time and an event.
         features: The columns that make up ``X``; None is all others.
 
-    >>> named_model("logistic")
-    Glm(family='logistic', prior_scale=1.0, noise_scale=1.0, centre=0.0)
+    >>> str(named_model("negbin"))
+    'negative-binomial'
     """
     if isinstance(model, str):
         model = mixture_from_text(model) or network_from_text(model) or model
@@ -48,10 +59,10 @@ def named_model(
         return model
     if not isinstance(model, str):
         raise NoisewiseError(f"model must be a NumPyro model or a name, got {model!r}")
-    if model in FAMILIES:
-        if schema is None or target is None or target not in schema:
-            return Glm(model)
-        return glm_for(model, schema[target])
+    found = family_from_text(model)
+    if found is not None:
+        columns = [schema[n] for n in listed_targets(target) if schema is not None and n in schema]
+        return _with_priors(found, *columns[:2]) if columns else found
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
         raise NoisewiseError(
@@ -61,7 +72,24 @@ def named_model(
     return _from_file(Path(path), name)
 
 
-def glm_for(family: str, column: Column, prior_scale: float | None = None) -> Glm:
+def family_from_text(text: str) -> Glm | None:
+    """The regression that a text names, with plain priors; None if it names none.
+
+    >>> family_from_text("piecewise-exponential(cuts=6, 12)").kind.cuts
+    (6.0, 12.0)
+    """
+    name = OTHER_NAMES.get(text, text)
+    if name in FAMILIES:
+        return Glm(name)
+    found = _WITH_NUMBERS.fullmatch(text)
+    if found is None or found[1] not in _NUMBERED:
+        return None
+    return Glm(found[1], form=_NUMBERED[found[1]](*map(float, found[2].split(","))))
+
+
+def glm_for(
+    family: str, column: Column, prior_scale: float | None = None, event: Column | None = None
+) -> Glm:
     """A regression whose priors fit its target's declaration, or with a ``prior_scale`` as given.
 
     A target of the wrong kind gets plain priors here and is refused when it is bound.
@@ -70,17 +98,17 @@ def glm_for(family: str, column: Column, prior_scale: float | None = None) -> Gl
         family: One of `FAMILIES`.
         column: The target, as it is declared.
         prior_scale: In place of the declaration's.
+        event: Of a survival model, the column that says whether the target is an event's time.
     """
-    found = Glm(family)
-    if family == "poisson":
-        # A log rate moves the rate by its exponential: half a unit is already a factor of 1.6.
-        found = Glm(family, prior_scale=0.5, centre=math.log(column.mean) if column.mean else 0.0)
-    elif family == "linear" and column.bounds is not None:
-        low, high = column.bounds
-        scale = column.sd if column.sd is not None else (high - low) / 4
-        centre = column.mean if column.mean is not None else (low + high) / 2
-        found = Glm(family, float(scale), noise_scale=0.7 * scale, centre=float(centre))
+    found = _with_priors(Glm(family), column, event)
     return found if prior_scale is None else replace(found, prior_scale=prior_scale)
+
+
+def _with_priors(model: Glm, column: Column, event: Column | None = None) -> Glm:
+    if column.kind not in model.kind.kinds:
+        return model
+    form = model.kind.of(column, event)
+    return replace(model, form=form, **form.priors(column, event)._asdict())
 
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:

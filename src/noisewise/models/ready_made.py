@@ -1,10 +1,54 @@
 """What a model can do, said by the model itself: nobody else asks for its class."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
+from noisewise._validate import NoisewiseError, listed, shown
 from noisewise.data import Schema
+
+TargetNames: TypeAlias = str | Sequence[str] | None
+"""The column that a model is to explain; of a survival model a time and whether it is an event's.
+"""
+
+
+def listed_targets(target: TargetNames) -> tuple[str, ...]:
+    """The names of the target's columns: none, one, or a time and an event.
+
+    Args:
+        target: A name or a list of two.
+
+    >>> listed_targets("visits"), listed_targets(["months", "died"])
+    (('visits',), ('months', 'died'))
+    """
+    if target is None or isinstance(target, str):
+        return () if target is None else (target,)
+    names = tuple(target) if isinstance(target, Sequence) else (None,)
+    if not (len(names) <= 2 and all(isinstance(name, str) for name in names)):
+        raise NoisewiseError(
+            "target must be a column's name, or a list of a time's and an event's, got "
+            f"{shown(target)}"
+        )
+    if len(set(names)) < len(names):
+        raise NoisewiseError(
+            f"target names {names[0]!r} twice: a time's and an event's column differ"
+        )
+    return names
+
+
+def single_target(target: TargetNames) -> str | None:
+    """The one column that is the target, or None; two are refused.
+
+    Args:
+        target: A name, or a list of one.
+    """
+    names = listed_targets(target)
+    if len(names) > 1:
+        raise NoisewiseError(
+            f"target must be one column, got {listed(names)}: a time and an event are for the "
+            "models weibull and piecewise-exponential"
+        )
+    return names[0] if names else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +80,14 @@ class ReadyMade:
     capabilities: Capabilities = Capabilities()
     target_kinds: tuple[str, ...] | None = None
     """Kinds of column that the target may be; None is any."""
+    fewest_levels: int = 2
+    """Of a category that is the target: two, or so many and more."""
+    positive_target: bool = False
+    """Whether the target must be above 0."""
+    survival: bool = False
+    """Whether the target is two columns, a time and whether it is an event's."""
 
-    def of(self, schema: Schema, target: str | None, features: list[str] | None) -> Self:
+    def of(self, schema: Schema, target: TargetNames, features: list[str] | None) -> Self:
         """The same model for the columns of this schema."""
         return self
 

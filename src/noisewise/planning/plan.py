@@ -28,7 +28,7 @@ from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, calibrate, count_cost
-from noisewise.models import BoundModel, bind_model
+from noisewise.models import BoundModel, TargetNames, bind_model
 from noisewise.planning import files
 from noisewise.planning.first_guess import STEPS, design, first_guess, sampling_rate, summarise
 from noisewise.planning.forecast import (
@@ -197,7 +197,7 @@ def plan(
     schema: Schema,
     rows: int,
     budget: Budget,
-    target: str | None = None,
+    target: TargetNames = None,
     features: list[str] | None = None,
     method: str = "dpvi",
     steps: int | None = None,
@@ -219,7 +219,8 @@ def plan(
         rows: Number of rows to plan for, from public knowledge. If the schema does not declare it,
             the fit will buy a noisy count for a hundredth of the budget, which is planned for.
         budget: What the fit may spend.
-        target: The column that is ``y`` to the model.
+        target: The column that is ``y`` to the model; of a survival model two, a time and whether
+            it is an event's.
         features: The columns that make up ``X``.
         method: ``"dpvi"`` or ``"dp-sep"``, whose settings are not searched for: its plan is a
             forecast.

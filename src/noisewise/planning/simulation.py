@@ -148,7 +148,10 @@ def _look(target: Target, key: Array, thetas: Array, rows: Rows) -> Rows:
 
 def _share_outside(view: RowView, name: str, values: Array) -> np.ndarray:
     """For each simulated parameter, the share of its records outside the argument's bounds."""
-    column = np.asarray(values, float).reshape(len(values), -1)
+    drawn = np.asarray(values, float)
+    if view.event is not None:
+        drawn = drawn[..., 0]  # the times; whether they are events' is 0 or 1 by itself
+    column = drawn.reshape(len(values), -1)
     low, high = view.bounds(name) or (-np.inf, np.inf)
     return np.mean(~((column >= low) & (column <= high)), axis=1)
 

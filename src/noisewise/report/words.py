@@ -5,21 +5,16 @@ import math
 import numpy as np
 
 from noisewise.mechanism import Budget, Certificate
+from noisewise.models import FAMILIES
 from noisewise.posterior import Status
 from noisewise.result import Result
-
-_FAMILIES = {
-    "logistic": "Logistic regression",
-    "probit": "Probit regression",
-    "poisson": "Poisson regression",
-    "linear": "Linear regression",
-}
 
 
 def headline(result: Result) -> str:
     """The model and the target, as a title."""
     name, target = result.request.model, result.request.target
-    title = _FAMILIES.get(name, f"Model {name}")
+    family = FAMILIES.get(name.partition("(")[0])
+    title = f"Model {name}" if family is None else family.title
     if name.startswith("network("):
         title = "Neural network"
     return f"{title} of {target}" if target is not None else title

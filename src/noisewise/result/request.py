@@ -58,6 +58,13 @@ class Request:
     """Number of rows as everybody may know it: declared, or noised."""
     settings: Settings | SepSettings
     network: NetworkScaling | None = None
+    event: str | None = None
+    """Of a survival model, the column that says whether the target is an event's time."""
+
+    @property
+    def targets(self) -> list[str]:
+        """The columns that the model explains."""
+        return [name for name in (self.target, self.event) if name is not None]
 
     @property
     def sep_settings(self) -> SepSettings:
@@ -70,7 +77,7 @@ class Request:
         """The columns besides the target that the fit used: those it encoded, or its arguments."""
         encoded = [entry["column"] for entry in self.encoding]
         names = encoded if encoded else self.arguments
-        return [name for name in dict.fromkeys(names) if name not in (None, self.target)]
+        return [name for name in dict.fromkeys(names) if name not in (None, *self.targets)]
 
     @cached_property
     def columns(self) -> dict[str, Any]:

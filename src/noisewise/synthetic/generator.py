@@ -14,6 +14,8 @@ from noisewise.data import Column, Rows, Schema
 from noisewise.models import RowView, Target
 
 _GROUP_VALUES, _WIDEST_GROUP = 2**20, 32
+_EVENT = "(event)"
+"""What a survival model generates beside the time."""
 
 
 class Drawn(NamedTuple):
@@ -38,8 +40,10 @@ class Generator:
 
     @cached_property
     def generated(self) -> dict[str, str]:
-        """The column behind each argument that the model generates."""
-        return {name: self.view.source(name) for name in sorted(self.target.generated)}
+        """The column behind each number that the model generates, by argument: ``y`` of a survival
+        model has two."""
+        found = {name: self.view.source(name) for name in sorted(self.target.generated)}
+        return found if self.view.event is None else found | {_EVENT: self.view.event}
 
     @cached_property
     def covariates(self) -> list[str]:
@@ -87,6 +91,8 @@ class Generator:
         tables = [self.view.encode(each) for each in arrays]
         simulated = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
         found = jax.device_get(_simulate(self.target, words, thetas, simulated))
+        if self.view.event is not None:
+            found |= {"y": found["y"][..., 0], _EVENT: found["y"][..., 1]}
         return [
             self._settled(columns, {name: values[place] for name, values in found.items()})
             for place, columns in enumerate(arrays)

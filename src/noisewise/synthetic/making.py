@@ -119,7 +119,7 @@ def _generator(
             f"covariates must be a noisewise.PublicSample, got {type(covariates).__name__}: "
             "wrap rows that are public in one; a Table's are not"
         )
-    bound = bind_model(found, request.schema, request.target, request.features, covariates)
+    bound = bind_model(found, request.schema, request.targets, request.features, covariates)
     generator = Generator(bound.target, bound.view)
     _check_covariates(bound.name, generator)
     return generator
@@ -127,7 +127,7 @@ def _generator(
 
 def _model(request: Request, given: Callable[..., Any] | str | None) -> Callable[..., Any]:
     """The model that was fitted; never code that a result's file names by itself."""
-    name, about = request.model, (request.schema, request.target, request.features)
+    name, about = request.model, (request.schema, request.targets, request.features)
     if given is None:
         try:
             if ":" in name:

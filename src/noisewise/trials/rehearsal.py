@@ -49,7 +49,9 @@ def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
     counts = tuple(
         (name, *bounds)
         for name in sorted(bound.target.generated)
-        if bound.view.kind(name) == "count" and (bounds := bound.view.bounds(name)) is not None
+        if bound.view.event is None
+        and bound.view.kind(name) == "count"
+        and (bounds := bound.view.bounds(name)) is not None
     )
     keys = jax.random.split(jax.random.PRNGKey(17), len(tables))
     scatter = jnp.arange(len(tables)) % 2 == 1
