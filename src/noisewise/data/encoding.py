@@ -161,7 +161,9 @@ def in_own_terms(encoding: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
     """
     if any("original" in entry for entry in encoding):
         names = [entry["name"] for entry in encoding]
-        return np.array([[entry["original"].get(name, 0.0) for entry in encoding] for name in names])
+        return np.array(
+            [[entry["original"].get(name, 0.0) for entry in encoding] for name in names]
+        )
     scale = np.array([entry["scale"] for entry in encoding], float)
     centre = np.array([entry["centre"] for entry in encoding], float)
     found = np.diag(1 / scale)

@@ -40,8 +40,8 @@ class Glm(ReadyMade):
 
     Priors: every coefficient Normal(0, prior_scale), the first one, an intercept, around
     ``centre`` with an sd of ``intercept_scale``, if that is given, those of ``own`` as they
-    say; the family's own parameters around ``noise_scale``, as `Family.nuisance` says. For ``linear`` that is the residual standard
-    deviation ``noise``, LogNormal(log noise_scale, 0.5).
+    say; the family's own parameters around ``noise_scale``, as `Family.nuisance` says. For
+    ``linear`` that is the residual standard deviation ``noise``, LogNormal(log noise_scale, 0.5).
     """
 
     family: str

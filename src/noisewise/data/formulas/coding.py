@@ -87,7 +87,9 @@ def coded(
         blocks = [dict.fromkeys(part, False) for part in parts]
         while _merge(blocks):
             pass
-        found.append([{name: block[name] for name in categories if name in block} for block in blocks])
+        found.append(
+            [{name: block[name] for name in categories if name in block} for block in blocks]
+        )
     return found
 
 

@@ -98,8 +98,9 @@ class _Compiler:
                     f"compare it with a level, as in I({text} == {found.levels[-1]!r})"
                 )
             return found
-        if isinstance(node, ast.Constant) and _is_number(node.value):
-            return Constant(text, float(node.value))
+        value = getattr(node, "value", None)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return Constant(text, float(value))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
             sign = "-" if isinstance(node.op, ast.USub) else "+"
             return Binary(text, sign, Constant("0", 0.0), self._expression(node.operand))
@@ -130,9 +131,10 @@ class _Compiler:
         """Of numbers, or of a category with one of its levels."""
         sign, other = _SIGNS[type(node.ops[0])], node.comparators[0]
         name = self._text(node.left)
-        column = self.schema[name] if name in self.schema else None
-        if column is None or column.categories is None:
+        if name not in self.schema or self.schema[name].categories is None:
             return self._binary(text, sign, node.left, other)
+        column = self.schema[name]
+        assert column.categories is not None  # it was just looked for
         value = getattr(other, "value", None)
         if sign not in ("==", "!=") or str(value) not in column.categories:
             raise SchemaError(
@@ -260,7 +262,9 @@ class _Compiler:
     def _contrast(self, found: Category, node: ast.expr) -> Category:
         call = isinstance(node, ast.Call)
         name = self._text(node.func if isinstance(node, ast.Call) else node)
-        given = [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+        given = (
+            [*node.args, *(k.value for k in node.keywords)] if isinstance(node, ast.Call) else []
+        )
         if name in ("Sum", "contr.sum") and not given:
             return replace(found, sums=True)
         if name in ("Treatment", "contr.treatment") and len(given) <= 1:
@@ -272,9 +276,7 @@ class _Compiler:
             raise SchemaError(
                 f"{self.text} in the formula: the reference must be one of {listed(found.levels)}"
             )
-        raise SchemaError(
-            f"{self.text} in the formula: contrasts are Treatment('level') or Sum"
-        )
+        raise SchemaError(f"{self.text} in the formula: contrasts are Treatment('level') or Sum")
 
     def _name(self, node: ast.expr) -> str:
         """A function's name; ``np.log`` is ``log``."""
@@ -313,7 +315,3 @@ def _whole_number(text: str, name: str, value: Any, low: int, high: int) -> None
         raise SchemaError(
             f"{text} in the formula needs {name} to be a whole number from {low} to {high}"
         )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -47,7 +47,9 @@ class Expression:
     def labels(self) -> tuple[str, ...]:
         """A name for each of its columns."""
         width = len(self.range.low)
-        return (self.text,) if width == 1 else tuple(f"{self.text}[{i}]" for i in range(1, width + 1))
+        return (
+            (self.text,) if width == 1 else tuple(f"{self.text}[{i}]" for i in range(1, width + 1))
+        )
 
     @property
     def affine(self) -> tuple[float, float]:
@@ -167,7 +169,7 @@ class Binary(Expression):
         return tuple(dict.fromkeys((*self.left.sources, *self.right.sources)))
 
     @cached_property
-    def range(self) -> Range:  # type: ignore[override]
+    def range(self) -> Range:
         """See `Expression.range`: by interval arithmetic."""
         left, right = self.left.range, self.right.range
         if self.sign in COMPARISONS:
@@ -221,7 +223,7 @@ class Function(Expression):
         return self.argument.sources
 
     @cached_property
-    def range(self) -> Range:  # type: ignore[override]
+    def range(self) -> Range:
         """See `Expression.range`: all functions but the absolute value are increasing."""
         low, high = self.argument.range
         self._check(float(low.min()))

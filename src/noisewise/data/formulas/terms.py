@@ -171,12 +171,12 @@ class _Space:
         for part in column.parts:
             if isinstance(part, Number):
                 centre, scale = moves.get(part.label, (0.0, 1.0))
-                one = {(frozenset({part.label}), frozenset()): 1 / scale}
+                one: _Vector = {(frozenset({part.label}), frozenset()): 1 / scale}
                 factors.append(one | ({_NOTHING: -centre / scale} if centre else {}))
             else:
                 first, *others = part.weights.tolist()
                 name = part.factor.column.name
-                levels = {
+                levels: _Vector = {
                     (frozenset(), frozenset({(name, k)})): weight - first
                     for k, weight in enumerate(others, 1)
                     if weight != first
