@@ -81,18 +81,25 @@ class Powers(Expression):
 
 
 def spline(
-    text: str, argument: Expression, inner: np.ndarray, degree: int, *, whole: bool
+    text: str,
+    argument: Expression,
+    inner: np.ndarray,
+    ends: tuple[float, float],
+    *,
+    degree: int,
+    whole: bool,
 ) -> Spline:
     """B-splines with these inner knots.
 
     Args:
         text: As it is written.
         argument: What they are functions of.
-        inner: Knots strictly between its bounds.
+        inner: Knots strictly between the ends.
+        ends: Where the splines begin and end.
         degree: Of the pieces.
         whole: Whether to keep the first function, for a formula without an intercept.
     """
-    low, high = (float(end[0]) for end in argument.range)
+    low, high = ends
     knots = (*[low] * (degree + 1), *map(float, inner), *[high] * (degree + 1))
     return Spline(text, argument, knots, degree, 0 if whole else 1)
 

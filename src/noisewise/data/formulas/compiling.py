@@ -190,7 +190,10 @@ class _Compiler:
     def _spline(self, text: str, node: ast.Call) -> Expression:
         argument = self._single(text, self._argument(text, node, 2))
         given = self._options(
-            text, node, ("df", "knots", "degree", "include_intercept"), positional="df"
+            text,
+            node,
+            ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
+            positional="df",
         )
         degree, whole = given.get("degree", 3), bool(given.get("include_intercept", False))
         _whole_number(text, "degree", degree, 1, _MOST_DEGREES)
@@ -198,7 +201,13 @@ class _Compiler:
             raise SchemaError(
                 f"{text} in the formula needs either df, the number of its columns, or knots"
             )
-        low, high = (float(end[0]) for end in argument.range)
+        least, most = (float(end[0]) for end in argument.range)
+        low, high = given.get("lower_bound", least), given.get("upper_bound", most)
+        if not (low <= least and most <= high):
+            raise SchemaError(
+                f"{text} in the formula has bounds narrower than the schema's, [{least:g}, "
+                f"{most:g}]: leave them out"
+            )
         if "knots" in given:
             inner = np.atleast_1d(np.asarray(given["knots"], float))
         else:
@@ -211,7 +220,8 @@ class _Compiler:
                 f"{text} in the formula needs knots that rise strictly between the bounds "
                 f"[{low:g}, {high:g}]: give fewer, or others by knots="
             )
-        return bases.spline(text, argument, inner, degree, whole=whole)
+        ends = (float(low), float(high))
+        return bases.spline(text, argument, inner, ends, degree=degree, whole=whole)
 
     def _powers(self, text: str, node: ast.Call) -> Expression:
         argument = self._single(text, self._argument(text, node, 2))

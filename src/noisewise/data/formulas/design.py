@@ -114,13 +114,14 @@ class FormulaEncoder(Encoder):
     def describe(self) -> list[dict[str, Any]]:
         """Name, source columns and encoding of each column of the design matrix.
 
-        ``original`` says what the encoded coefficient adds to the coefficients of the formula
-        itself, which are per unit and at 0 of everything else, by their names.
+        ``term`` is the formula's term that it belongs to. ``original`` says what the encoded
+        coefficient adds to the formula's own, by their names: those are per unit, at 0 of all else.
         """
         names = self.names
         return [
             {
                 "name": names[k],
+                "term": each.product.term,
                 "column": each.product.sources[0] if len(each.product.sources) == 1 else None,
                 "columns": list(each.product.sources),
                 "encoding": _words(each),

@@ -68,6 +68,11 @@ class Product:
         return self.name or ":".join(part.label for part in self.parts) or INTERCEPT
 
     @property
+    def term(self) -> str:
+        """The formula's term that it belongs to."""
+        return self.name or ":".join(part.factor.text for part in self.parts) or INTERCEPT
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """Columns of the table behind it."""
         own = () if self.missing is None else (self.missing[0],)
