@@ -1,5 +1,6 @@
 """Formulas from a table to a result: the same fit as by columns, and everything after it."""
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -78,8 +79,6 @@ def test_priors_by_name_are_the_models(table):
     bound = bind_model(
         FORMULA, table.schema, priors={"age": 0.2, "sex[T.m]": dist.Normal(0.1, 0.3)}
     )
-    import jax
-
     drawn = np.asarray(bound.target.sample_prior(jax.random.PRNGKey(0), 4000))
     # Four sds of a mean of 4000 draws, and as much of an sd: false alarms in about 1 of 2000.
     sds = np.array([0.5, 0.2, 0.3, 0.5])
@@ -106,13 +105,8 @@ def test_families_follow_the_target_unless_named(table):
 
 
 def _positive():
-    columns = c if c.name != "cost" else nw.Column(name="cost", kind="real", bounds=(1, 300))
-    return nw.Schema(
-        tuple(
-            c if c.name != "cost" else nw.Column(name="cost", kind="real", bounds=(1, 300))
-            for c in make_schema()
-        )
-    )
+    cost = nw.Column(name="cost", kind="real", bounds=(1, 300))
+    return nw.Schema(tuple(cost if c.name == "cost" else c for c in make_schema()))
 
 
 def test_missing_outcomes_are_silent_and_missing_covariates_have_an_indicator():
@@ -143,10 +137,10 @@ def test_plan_and_coverage_know_the_formula(table, tmp_path):
     ):
         nw.fit("visits ~ age + sex + cost", table, budget=BUDGET, plan=again)
     found = nw.coverage(FORMULA, plan=again, simulations=10, draws=50, **how)
-    assert list(found.labels) == list(plan.forecast.labels) and np.isfinite(found.z).all()
+    assert list(found.labels) == list(plan.forecast.labels) and np.isfinite(found.draws).all()
 
 
-def test_a_source_that_simulates_has_a_column_called_y_of_its_own():
+def test_columns_called_x_and_y_are_columns_like_others():
     """The formula's response is y to the model, whatever else is called so."""
     schema = nw.Schema(
         (
