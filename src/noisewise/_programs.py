@@ -70,7 +70,8 @@ def keep_programs(folder: str | Path | None = None) -> Path:
     if "jax" in sys.modules:
         import jax
 
-        for name, value in {"jax_compilation_cache_dir": str(inside), **_SETTINGS}.items():
+        jax.config.update("jax_compilation_cache_dir", str(inside))
+        for name, value in _SETTINGS.items():
             jax.config.update(name, value)
     # One that was cut short by a kill is compiled anew, which is all there is to say about it.
     warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")

@@ -273,7 +273,7 @@ def calibrate(
             sampling_rate=sampling_rate,
             times=steps,
         )
-        spent = epsilon_spent((steps_release, *others), budget.delta, budget.adjacency, width)
+        spent = epsilon_spent(others, budget.delta, budget.adjacency, width, more=(steps_release,))
         return math.log(max(spent, 1e-12)) - math.log(budget.epsilon)
 
     guess *= 2.0 if budget.adjacency == "replace-one" else 1.0
