@@ -13,7 +13,7 @@ import noisewise
 from cached_fits import WAYS
 from private_copies import copies, private_cells
 
-QUICK = ("logistic", "one by one", "command")
+QUICK = ("command", "one by one")
 
 
 @pytest.fixture
