@@ -54,7 +54,7 @@ def _fit_and_keep() -> None:
             sys.exit("the report is no page")
     for words in (["--help"], ["fit", "--help"], ["--version"]):
         command = [sys.executable, "-I", "-m", "noisewise", *words]
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 _SCHEMA = """
