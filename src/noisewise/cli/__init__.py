@@ -53,7 +53,6 @@ app = typer.Typer(
 )
 
 
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(version("noisewise"))
