@@ -71,6 +71,17 @@ class Request:
         """The columns that the model explains."""
         return [name for name in (self.target, self.event) if name is not None]
 
+    def binding(self, model: Any = None) -> dict[str, Any]:
+        """Arguments of `bind_model` that bind the fit's model to its schema again.
+
+        Args:
+            model: The fit's, where it is not to be found by its name.
+        """
+        about = {"model": model or self.model, "schema": self.schema}
+        if self.formula is not None and model is None:
+            return about | {"model": self.formula, "family": self.model}
+        return about | {"target": self.targets, "features": self.features}
+
     @property
     def sep_settings(self) -> SepSettings:
         """The settings of a DP-SEP fit; there are none of another method's."""

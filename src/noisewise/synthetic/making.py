@@ -119,15 +119,18 @@ def _generator(
             f"covariates must be a noisewise.PublicSample, got {type(covariates).__name__}: "
             "wrap rows that are public in one; a Table's are not"
         )
-    bound = bind_model(found, request.schema, request.targets, request.features, covariates)
+    bound = bind_model(**request.binding(found), public_sample=covariates)
     generator = Generator(bound.target, bound.view)
     _check_covariates(bound.name, generator)
     return generator
 
 
-def _model(request: Request, given: Callable[..., Any] | str | None) -> Callable[..., Any]:
-    """The model that was fitted; never code that a result's file names by itself."""
+def _model(request: Request, given: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
+    """The model that was fitted, None if its formula says it; never code that a result's file names
+    by itself."""
     name, about = request.model, (request.schema, request.targets, request.features)
+    if given is None and request.formula is not None:
+        return None
     if given is None:
         try:
             if ":" in name:
