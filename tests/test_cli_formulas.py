@@ -28,11 +28,8 @@ def fit(files, *more):
 def test_a_plan_and_a_fit_by_formula(files):
     options = [*HOW, "--family", "poisson", "--prior", "age:sex[T.m]=0.2"]
     plan = str(files / "plan.toml")
-    made = RUN.invoke(
-        app,
-        ["plan", str(files / "people.toml"), "--rows", "3000", "--fits", "0", "--steps", "200"]
-        + [*options, "-o", plan],
-    )
+    about = [str(files / "people.toml"), "--rows", "3000", "--fits", "0", "--steps", "200"]
+    made = RUN.invoke(app, ["plan", *about, *options, "-o", plan])
     assert made.exit_code == 0, made.output
     assert nw.Plan.load(plan).formula == "visits ~ age * sex"
     assert "age:sex[T.m]" in made.output
