@@ -1,5 +1,7 @@
 """Ratios: the right numbers by the right change, for every family that has some."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -32,12 +34,19 @@ def outcomes_of(name):
     )
 
 
+@cache
+def bound_model(name):
+    targets = outcomes_of(name)
+    names = [column.name for column in targets]
+    schema = Schema((*COVARIATES, *targets))
+    return bind_model(name, schema, names if len(names) > 1 else names[0])
+
+
 @pytest.fixture
 def fitted(make_result):
     def make(name):
         targets = outcomes_of(name)
-        schema, names = Schema((*COVARIATES, *targets)), [column.name for column in targets]
-        bound = bind_model(name, schema, names if len(names) > 1 else names[0])
+        names, bound = [column.name for column in targets], bound_model(name)
         rng = np.random.default_rng(0)
         layout = bound.target.layout
         draws = {
@@ -47,7 +56,7 @@ def fitted(make_result):
         draws["coefficients"] = rng.normal(0.3, 0.1, draws["coefficients"].shape)
         result = make_result(
             model=bound.name,
-            schema=schema,
+            schema=bound.view.schema,
             target=names[0],
             event=names[1] if len(names) > 1 else None,
             encoding=tuple(bound.view.encoder.describe()),

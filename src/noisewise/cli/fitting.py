@@ -227,13 +227,13 @@ def _show_summary(result: Any) -> None:
 
 
 def _show_ratios(result: Any) -> None:
-    """Kind by kind: what people quote, before what coefficients are on the encoded scale."""
+    """Odds ratios and the like: what people quote."""
     from noisewise.report.ratios import ratio_groups
 
     for group in ratio_groups(result):
         common.out.print(f"{group.title}, other features equal", markup=False, highlight=False)
         grid = common.table_of("change", group.name, "95% interval", "in words")
         for line in group.lines:
-            cells = (line.change, line.ratio, line.interval, line.words)
+            cells = (line.label, line.ratio, line.interval, line.words)
             grid.add_row(*map(common.escaped, cells))
         common.out.print(grid)

@@ -45,7 +45,8 @@ def show_result(result: Result) -> str:
 
 def _ratios(group: RatioGroup) -> str:
     head = ("change, other features equal", group.name, "95% interval", "in words")
-    return _shown(group.title, [], head, group.lines[:_MOST_ROWS], len(group.lines) - _MOST_ROWS)
+    lines = [line[1:] for line in group.lines[:_MOST_ROWS]]
+    return _shown(group.title, [], head, lines, len(group.lines) - _MOST_ROWS)
 
 
 def show_certificate(certificate: Certificate) -> str:

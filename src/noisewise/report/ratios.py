@@ -17,7 +17,10 @@ _HUGE = 1e4
 class RatioLine(NamedTuple):
     """One change of a feature."""
 
+    label: str
+    """As in ``age +10``."""
     change: str
+    """As in "age higher by 10"."""
     ratio: str
     interval: str
     words: str
@@ -46,7 +49,9 @@ def ratio_groups(result: Result) -> list[RatioGroup]:
             low, middle, high = np.quantile(effect.draws, [0.025, 0.5, 0.975])
             interval = f"{three_digits(low)} to {three_digits(high)}"
             words = in_words(ratio, middle, low, high)
-            lines.append(RatioLine(effect.change, three_digits(middle), interval, words))
+            lines.append(
+                RatioLine(effect.label, effect.change, three_digits(middle), interval, words)
+            )
         name = ratio.name[:1].upper() + ratio.name[1:]
         groups.append(RatioGroup(ratio.name, f"{name}: {ratio.of}", ratio.meaning, lines))
     return groups
