@@ -80,6 +80,9 @@ def named_model(
 def family_from_text(text: str) -> Glm | None:
     """The regression that a text names, with plain priors; None if it names none.
 
+    Args:
+        text: As people write it.
+
     >>> family_from_text("piecewise-exponential(cuts=6, 12)").kind.cuts
     (6.0, 12.0)
     """
