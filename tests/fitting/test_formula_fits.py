@@ -78,6 +78,26 @@ def test_the_report_says_the_formula_its_priors_and_effects_per_unit(fitted, tmp
     )
 
 
+def test_ratios_are_of_columns_that_stand_alone(table):
+    """A change of age depends on sex, where the two are multiplied."""
+    result = nw.fit(
+        "visited ~ cost + C(sex, Treatment('m')) + log1p(visits) * age",
+        table,
+        budget=BUDGET,
+        steps=STEPS,
+        insecure_seed=3,
+    )
+    found = {effect.label: effect for effect in result.effects()}
+    level = "C(sex, Treatment('m'))[T.f]"
+    assert set(found) == {"cost +10", level}
+    assert found[level].change == "sex f instead of m"
+    names = result.coordinates["coefficients"]
+    cost = result.draws["coefficients"][:, names.index("cost")]
+    assert found["cost +10"].draws == pytest.approx(np.exp(cost * 10 / 30), rel=1e-4)
+    of_sex = result.draws["coefficients"][:, names.index(level)]
+    assert found[level].draws == pytest.approx(np.exp(of_sex), rel=1e-4)
+
+
 def test_predictions_and_synthetic_tables_find_the_formula_again(fitted):
     """A prediction is the mean of exp of the formula's own predictor at the effects per unit."""
     new = {"age": np.array([30.0, 60.0]), "sex": np.array(["f", "m"])}
@@ -86,7 +106,7 @@ def test_predictions_and_synthetic_tables_find_the_formula_again(fitted):
     own = fitted.draws["coefficients"] @ change.T
     design = np.array([[1, 30, 0, 0], [1, 60, 1, 60]])
     assert found["mean"].to_numpy() == pytest.approx(np.exp(own @ design.T).mean(0), rel=1e-3)
-    with pytest.warns(UserWarning, match="NOT PRIVATE"):
+    with pytest.warns(UserWarning):
         tables = nw.synthesize(fitted, copies=2, rows=50, covariates=_covariates())
     assert set(tables[0].columns) == {"age", "sex", "visits"}
 

@@ -116,6 +116,7 @@ class FormulaEncoder(Encoder):
 
         ``term`` is the formula's term that it belongs to. ``original`` says what the encoded
         coefficient adds to the formula's own, by their names: those are per unit, at 0 of all else.
+        ``level`` and ``reference`` are those of a category that is a term of its own.
         """
         names = self.names
         return [
@@ -132,6 +133,7 @@ class FormulaEncoder(Encoder):
                 },
             }
             | ({} if each.product.missing is None else {"missing": True})
+            | _level(each.product)
             for k, each in enumerate(self._encoding.columns)
         ]
 
@@ -252,6 +254,16 @@ def _ends(each: Encoded) -> tuple[float, float]:
         every = [one * other for one in (low, high) for other in ends]
         low, high = min(every), max(every)
     return float(low), float(high)
+
+
+def _level(column: Product) -> dict[str, str]:
+    """The level and the reference that a category's contrast compares, where it is all there is."""
+    only = column.parts[0] if len(column.parts) == 1 else None
+    start = "" if only is None else f"{only.factor.text}[T."
+    if not isinstance(only, Contrast) or not only.label.startswith(start):
+        return {}
+    reference = only.factor.levels[only.factor.base]
+    return {"level": only.label[len(start) : -1], "reference": reference}
 
 
 def _words(each: Encoded) -> str:
