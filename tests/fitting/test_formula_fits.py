@@ -106,7 +106,7 @@ def test_predictions_and_synthetic_tables_find_the_formula_again(fitted):
     own = fitted.draws["coefficients"] @ change.T
     design = np.array([[1, 30, 0, 0], [1, 60, 1, 60]])
     assert found["mean"].to_numpy() == pytest.approx(np.exp(own @ design.T).mean(0), rel=1e-3)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="NOT PRIVATE"):
         tables = nw.synthesize(fitted, copies=2, rows=50, covariates=_covariates())
     assert set(tables[0].columns) == {"age", "sex", "visits"}
 
