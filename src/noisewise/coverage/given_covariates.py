@@ -45,7 +45,7 @@ def given_covariates_simulator(
         settings = guess_settings(first, rows, budget, None)
     else:
         settings = plan.redesigned(first, rows)
-    others = (*known.releases, *count_cost(schema.rows, budget))
+    others = (*known.releases, *count_cost(schema.public_count, budget))
     mechanism = settings.mechanism().calibrate(budget, others)
     trial = dpvi_trial(first, settings, mechanism, rows, posterior)
     encoded = bound.view.encode(arrays)
