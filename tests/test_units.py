@@ -63,7 +63,9 @@ def gradient_moves(one_more: dict, model="logistic") -> float:
         table = nw.Table(frame, SCHEMA)
         at = bind_model(model, SCHEMA, "ill")
         mechanism = Mechanism(clip_norm=0.5, sampling_rate=1.0, steps=10, noise_multiplier=1.0)
-        chosen = Settings(steps=10, clip_norm=0.5, full_curvature=False, learning_rate=0.01)
+        chosen = Settings(
+            steps=10, clip_norm=0.5, full_curvature=False, learning_rate=0.01, rule="aligned"
+        )
         run = assemble(chosen, at.target, mechanism, FEW + 1)
         rows = at.view.private(table).map(partial(prepared_rows, at.target, run))
         found.append((_sum(run, rows.unsafe_columns()), run.numbers.grid.points))
