@@ -23,4 +23,4 @@ from noisewise.data.review import SchemaReview, review_schema
 from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
-from noisewise.data.units import ONE_ROW, Unit
+from noisewise.data.units import ONE_ROW, Unit, lay_out
