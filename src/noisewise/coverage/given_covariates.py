@@ -8,7 +8,7 @@ with seeded noise as a fit buys it, settings are made from it, and only outcomes
 from dataclasses import replace
 
 from noisewise.covariates import know_covariates
-from noisewise.data import Rows, Table, lay_out, laid_out
+from noisewise.data import Rows, Table, laid_out, lay_out
 from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import Plan, guess_settings
