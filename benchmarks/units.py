@@ -71,7 +71,8 @@ def main() -> None:
     floors = found.scores
     print(
         f"K = {len(fits.truth)}, {given.people} people, epsilon {given.epsilon:g}; floors: "
-        f"coverage RMSE {found.floor:.3f}, z mean {floors.z_mean_floor:.3f}, z sd {floors.z_sd_floor:.3f}; "
+        f"coverage RMSE {found.floor:.3f}, z mean {floors.z_mean_floor:.3f}, "
+        f"z sd {floors.z_sd_floor:.3f}; "
         f"joint coverage RMSE {found.rmse:.3f}; {dict(Counter(fits.status.tolist()))}"
     )
     low, high = np.quantile(fits.draws, (0.025, 0.975), axis=1)
