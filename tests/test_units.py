@@ -4,10 +4,12 @@ Sensitivities are compared without noise, exactly; whatever breaks them is caugh
 (`MUTANTS`). Fits with one insecure seed are compared with those of rows to float accuracy.
 """
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -16,11 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noisewise as nw
-from noisewise.audit.neighbours import _sum
+from noisewise.audit.neighbours import _SIGN, _Signed
 from noisewise.baselines.non_private import unsafe_posterior
 from noisewise.covariates import covariate_bins, marginals, pairs
 from noisewise.data import PrivateRows
 from noisewise.dpvi import Settings, assemble, prepared_rows
+from noisewise.engine import run_secure
 from noisewise.mechanism import Mechanism, sums
 from noisewise.models import bind_model, bound, identity_frame
 
@@ -33,6 +36,8 @@ MOST = 5
 SCHEMA = nw.Schema(COLUMNS, unit=nw.Unit("person", MOST))
 BUDGET = nw.Budget(epsilon=1.0, delta=1e-6)
 FEW = 20
+AMPLE = nw.Budget(epsilon=1e4, delta=1e-6)
+"""So few people would be hidden in the noise of less, and nothing but counts asked of them."""
 
 
 def people(count: int, most: int = MOST, seed: int = 0) -> dict[str, np.ndarray]:
@@ -68,9 +73,11 @@ def gradient_moves(one_more: dict, model="logistic") -> float:
         )
         run = assemble(chosen, at.target, mechanism, FEW + 1)
         rows = at.view.private(table).map(partial(prepared_rows, at.target, run))
-        found.append((_sum(run, rows.unsafe_columns()), run.numbers.grid.points))
-    (before, points), (after, _) = found
-    return float(np.linalg.norm(after - before) / points)
+        silent = run.numbers._replace(noise_scale=jnp.zeros(run.algorithm.released))
+        watched = replace(run, algorithm=_Signed(run.algorithm), numbers=silent)
+        rows = rows.map(lambda c: c | {_SIGN: np.ones(len(next(iter(c.values()))), np.float32)})
+        found.append(run_secure(watched, rows).kept[0].astype(float))
+    return float(np.linalg.norm(found[1] - found[0]) / 0.5) * (1 - 1e-6)  # in single precision
 
 
 class _Silence:
@@ -86,9 +93,9 @@ def purchase_moves(one_more: dict) -> list[float]:
     found = covariate_bins(SCHEMA, ("age", "ward"))
     how = {"unit": SCHEMA.unit}
     with mock.patch.object(sums, "_generator", return_value=_Silence()):
-        counts = [marginals.release_marginals(t.rows, found, BUDGET, **how) for t in tables]
+        counts = [marginals.release_marginals(t.rows, found, AMPLE, **how) for t in tables]
         both = [
-            pairs.release_pairs(t.rows, found, counts[0], 3.0 * FEW, BUDGET, **how) for t in tables
+            pairs.release_pairs(t.rows, found, counts[0], 3.0 * FEW, AMPLE, **how) for t in tables
         ]
     sizes = [each.sizes * MOST for each in counts]
     moved = [
@@ -117,7 +124,7 @@ def with_one_more(rows: list[tuple[float, str, int]]) -> dict[str, np.ndarray]:
 
 ROW = st.tuples(st.floats(0, 100), st.sampled_from("abc"), st.integers(0, 1))
 UNITS = st.lists(ROW, min_size=1, max_size=MOST)
-WORST = [(100.0, "c", 0)] * MOST
+WORST = [(0.0, "c", 1)] * MOST
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -140,8 +147,7 @@ def test_a_unit_moves_purchases_by_at_most_their_sensitivity(rows):
 
 def test_sensitivities_of_purchases_are_tight():
     counts, products = purchase_moves(with_one_more(WORST))
-    assert counts > 0.99
-    assert products > 0.5
+    assert min(counts, products) > 0.99
 
 
 @contextmanager
@@ -149,24 +155,26 @@ def rows_are_records():
     """Sampled, clipped and counted row by row, whoever they are about."""
 
     def flat(self):
-        rows = PrivateRows(self._columns)
-        rows._columns.pop("(rows of its unit)", None)
-        return rows
+        return PrivateRows(self._columns)
 
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(PrivateRows, "units", flat))
-        stack.enter_context(mock.patch.object(bound, "of_units", lambda target, most: target))
+    with (
+        mock.patch.object(PrivateRows, "units", flat),
+        mock.patch.object(bound, "of_units", lambda target, most: target),
+    ):
         yield
 
 
 @contextmanager
 def rows_are_clipped_one_by_one():
-    """The bound of a row, on each row of a unit, in sums that are bought."""
+    """The bound of a unit, on each of its rows."""
 
     def flat(self):
         return PrivateRows(self._columns)
 
-    with mock.patch.object(PrivateRows, "unit_sums", flat):
+    with (
+        mock.patch.object(PrivateRows, "unit_sums", flat),
+        mock.patch.object(pairs.Features, "weights", lambda self, features: np.ones(len(features))),
+    ):
         yield
 
 
@@ -233,7 +241,7 @@ def test_units_are_fitted_as_the_rows_that_they_have():
     true = unsafe_posterior(at.target, at.view.private(nw.Table(rows, schema)))
     found = result.draws["coefficients"]
     sds = np.sqrt(np.diag(true.covariance))
-    assert (np.abs(found.mean(0) - true.mean) < 0.5 * sds).all()
+    assert (np.abs(found.mean(0) - true.mode) < 0.5 * sds).all()
     np.testing.assert_allclose(found.std(0), sds, rtol=0.2)
 
 

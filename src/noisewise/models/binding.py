@@ -117,8 +117,9 @@ class RowView:
         if unit is None:
             return rows
         shares = unit.shares if self.size_shares is None else self.size_shares
-        count = record_count(rows) // unit.max_rows
-        sizes = 1 + rng.choice(unit.max_rows, size=count, p=shares)
+        sizes = np.ones(record_count(rows) // unit.max_rows, np.int64)
+        if unit.max_rows > 1:
+            sizes += rng.choice(unit.max_rows, size=len(sizes), p=shares)
         return simulated_units(rows, unit.max_rows, sizes)
 
     def simulate_rows(self, rng: np.random.Generator, n: int) -> Rows:
