@@ -138,12 +138,19 @@ class RowView:
         unit = self.schema.unit
         if unit is not None and not unit.sizes_known and self.size_shares is None:
             return False
-        needed = {self.source(name) for name in set(self.arguments) - generated}
         if self.sample is None and self.silencing:
             return False
-        if self.encoder is not None and "X" in needed:
-            needed = needed - {"X"} | set(self.encoder.features)
-        return needed <= set(self.sample or ())
+        return set(self.covariates(generated)) <= set(self.sample or ())
+
+    def covariates(self, generated: frozenset[str]) -> list[str]:
+        """Columns that a model takes and does not generate, in the schema's order."""
+        needed: set[str] = set()
+        for argument in set(self.arguments) - generated:
+            if argument == "X" and self.encoder is not None:
+                needed |= set(self.encoder.features)
+            else:
+                needed.add(self.source(argument))
+        return [name for name in self.schema.names if name in needed]
 
     @property
     def targets(self) -> tuple[str, ...]:
