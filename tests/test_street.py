@@ -27,6 +27,7 @@ STREET = [
     "baselines",
     "evaluation",
     "result",
+    "checks",
     "trials",
     "planning",
     "fitting",

@@ -98,13 +98,17 @@ class RowView:
         return tuple(name for name in self.outcomes if self.schema[name].gaps)
 
     def simulate(self, rng: np.random.Generator, n: int) -> Rows:
-        """Rows from the schema's declared marginals, or from the public sample; no row of
-        the data is looked at."""
+        """The model's arguments of rows that are simulated: see `simulate_columns`."""
+        return self.encode(self.simulate_columns(rng, n))
+
+    def simulate_columns(self, rng: np.random.Generator, n: int) -> Rows:
+        """Rows in the form of `Table.rows`, from the schema's declared marginals or from the public
+        sample; no row of the data is looked at."""
         arrays: Rows = self.schema.simulate(rng, n)
         if self.sample is not None:
             picked = rng.integers(record_count(self.sample), size=n)
             arrays |= {name: column[picked] for name, column in self.sample.items()}
-        return self.encode(arrays)
+        return arrays
 
     def covers(self, generated: frozenset[str]) -> bool:
         """Whether simulated rows have covariates like real ones: all from the public sample, or
