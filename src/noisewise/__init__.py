@@ -18,6 +18,7 @@ from noisewise._pages import register_pages, register_views
 if TYPE_CHECKING:
     from noisewise._validate import NoisewiseError
     from noisewise.audit import Audit, audit
+    from noisewise.checks import ModelCheck, check
     from noisewise.coverage import Coverage, coverage
     from noisewise.data import Column, PublicSample, Schema, Table
     from noisewise.dpvi import Settings
@@ -43,6 +44,7 @@ _HOMES = {
     "Combined": "synthetic.combining",
     "Coverage": "coverage.result",
     "Ledger": "mechanism.ledger",
+    "ModelCheck": "checks.model_check",
     "NoisewiseError": "_validate",
     "Plan": "planning.plan",
     "PublicSample": "data",
@@ -53,6 +55,7 @@ _HOMES = {
     "SyntheticTables": "synthetic.tables",
     "Table": "data",
     "audit": "audit.runner",
+    "check": "checks.check",
     "combine": "synthetic.combining",
     "coverage": "coverage.runner",
     "fit": "fitting.fit",
@@ -68,6 +71,7 @@ __all__ = [
     "Combined",
     "Coverage",
     "Ledger",
+    "ModelCheck",
     "NoisewiseError",
     "Plan",
     "PublicSample",
@@ -78,6 +82,7 @@ __all__ = [
     "SyntheticTables",
     "Table",
     "audit",
+    "check",
     "combine",
     "coverage",
     "fit",

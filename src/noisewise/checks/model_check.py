@@ -75,9 +75,7 @@ class ModelCheck(Shown):
     @property
     def z(self) -> np.ndarray:
         """Deviations in such sds."""
-        return np.divide(
-            self.deviations, self.sd, out=np.zeros_like(self.sd), where=self.sd > 0
-        )
+        return np.divide(self.deviations, self.sd, out=np.zeros_like(self.sd), where=self.sd > 0)
 
     @property
     def per_person(self) -> np.ndarray:

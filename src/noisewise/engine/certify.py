@@ -12,7 +12,6 @@ from noisewise.mechanism import Budget, Certificate, Release, issue
 from noisewise.mechanism.certificate import KNOWN_SEED, NOISED_COUNT
 from noisewise.mechanism.counting import count_release, noisy_count
 
-
 SECURE = "AES-128-CTR keyed by the operating system"
 ROUNDED = "rounded Gaussian on an integer grid"
 
