@@ -13,7 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from noisewise._pages import register_pages, register_views
+from noisewise._pages import register_calls, register_pages, register_views
 
 if TYPE_CHECKING:
     from noisewise._validate import NoisewiseError
@@ -107,6 +107,8 @@ _VIEWS = {
     "Schema": ("report.notebook", "show_schema"),
     "plot": ("report.notebook", "plot_result"),
 }
+_CALLS = {"check": ("checks.check", "check")}
+register_calls({name: partial(_load, *place) for name, place in _CALLS.items()})
 register_pages({subject: partial(_load, *place) for subject, place in _PAGES.items()})
 register_views({subject: partial(_load, *place) for subject, place in _VIEWS.items()})
 

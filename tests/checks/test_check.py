@@ -14,7 +14,7 @@ BUDGET = nw.Budget(epsilon=1.0, delta=1e-6)
 
 @pytest.fixture(scope="module")
 def found(result, table) -> nw.ModelCheck:
-    return nw.check(result, table, budget=BUDGET, insecure_seed=3)
+    return result.check(table, budget=BUDGET, insecure_seed=3)
 
 
 def test_a_right_model_is_not_contradicted(found):

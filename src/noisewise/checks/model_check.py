@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from noisewise._files import read_json, whole_file
-from noisewise._pages import Shown, view, write_page_about
 from noisewise._validate import NoisewiseError
 from noisewise.mechanism import Certificate
 
@@ -26,7 +25,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModelCheck(Shown):
+class ModelCheck:
     """A table of people against what a fitted model says of them, both public.
 
     The rows of the table are bins of predictions (``"calibration"``) or groups of people
@@ -151,18 +150,6 @@ class ModelCheck(Shown):
             },
             index=pandas.Index(self.labels, name=self.kind),
         )
-
-    def plot(self) -> Any:
-        """The table as a figure."""
-        return view("plot check", self)
-
-    def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page about the check; returns its path.
-
-        Args:
-            path: Of the page.
-        """
-        return write_page_about(self, path)
 
     def save(self, path: str | Path) -> Path:
         """Write everything into one JSON file, whole or not at all.
