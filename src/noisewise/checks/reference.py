@@ -1,7 +1,8 @@
 """What a bought table looks like if the model is right, given all that the fit released.
 
 The table is compared with what the model says at the posterior mean, a public number. Four things
-make the two differ when the model is right, and all of them are in here (docs/mathematics.md, (42)):
+make the two differ when the model is right, and all of them are in here (docs/mathematics.md,
+(42)):
 
 - people's outcomes are random;
 - the posterior mean is not the truth, but as far off as the posterior says;
