@@ -103,7 +103,9 @@ def test_another_schema_is_refused(result):
 
 
 def test_a_mixture_has_no_outcome_to_check(result, table):
-    request = replace(result.request, model="mixture", target="visits", encoding=())
+    request = replace(
+        result.request, model="mixture", target=None, encoding=(), arguments=("sex", "visits")
+    )
     mixture = replace(result, request=request)
     with pytest.raises(nw.NoisewiseError, match="a check needs a unique optimum"):
         nw.check(mixture, table, budget=BUDGET)
