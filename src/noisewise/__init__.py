@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noisewise.audit import Audit, audit
     from noisewise.checks import ModelCheck, check
     from noisewise.coverage import Coverage, coverage
-    from noisewise.data import Column, PublicSample, Schema, Table
+    from noisewise.data import Column, PublicSample, Schema, Table, Unit
     from noisewise.dpvi import Settings
     from noisewise.fitting import fit
     from noisewise.mechanism import Budget, Certificate, Ledger
@@ -55,6 +55,7 @@ _HOMES = {
     "Status": "posterior.status",
     "SyntheticTables": "synthetic.tables",
     "Table": "data",
+    "Unit": "data",
     "audit": "audit.runner",
     "check": "checks.check",
     "combine": "synthetic.combining",
@@ -83,6 +84,7 @@ __all__ = [
     "Status",
     "SyntheticTables",
     "Table",
+    "Unit",
     "audit",
     "check",
     "combine",

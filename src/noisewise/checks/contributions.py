@@ -12,10 +12,9 @@ import numpy as np
 from noisewise._shapes import Float, Int
 from noisewise.checks.cells import Cells
 from noisewise.checks.outcomes import Outcome
-from noisewise.data import Rows
+from noisewise.data import WEIGHT, Rows
 from noisewise.mechanism import in_blocks
 from noisewise.models import RowView
-from noisewise.models.target import WEIGHT
 
 _COUNT_WEIGHT = 0.5
 """Of a record's one in its cell beside its residual: how many there are need not be known well."""
@@ -46,14 +45,16 @@ class Question:
 
     @property
     def sensitivity(self) -> float:
-        """The most, in L2 norm, that a record's contribution can be.
+        """The most, in L2 norm, that a record's contribution can be: that of a row, or those of all
+        rows of a unit.
 
-        A residual is within [-1, 1], and stands beside a count; shares of bins sum to one.
+        A row's residual is within [-1, 1], and stands beside a count; shares of bins sum to one.
         """
-        return 1.0 if self.bins else math.sqrt(1 + _COUNT_WEIGHT**2)
+        row = 1.0 if self.bins else math.sqrt(1 + _COUNT_WEIGHT**2)
+        return row * self.view.schema.most_rows
 
     def contributions(self, columns: Rows) -> Rows:
-        """A row for every record, in the form that `release_sum` takes.
+        """A vector for every row, in the form that `release_sum` takes.
 
         Args:
             columns: In the form of `Table.rows`.

@@ -58,7 +58,8 @@ def outcome_of(bound: BoundModel) -> Outcome:
         bound: The model.
     """
     bound.require("unique_optimum", "a check", "compare its synthetic tables instead")
-    layout = bound.target.layout
+    target = bound.target.rows
+    layout = target.layout
     if bound.capabilities.site == "network":
         raise NoisewiseError(
             "a network's result cannot be checked: its weights have no posterior covariance that "
@@ -80,9 +81,9 @@ def outcome_of(bound: BoundModel) -> Outcome:
     bounds = bound.view.bounds(argument)
     counted = bound.view.kind(argument) == "count" and bounds is not None
     most = int(bounds[1]) if counted and bounds is not None else 0
-    found = Outcome(bound.target, site, bound.view.source(argument), most)
-    rows = bound.view.simulate(np.random.default_rng(0), 4)
-    theta = bound.target.sample_prior(jax.random.PRNGKey(0), 1)[0]
+    found = Outcome(target, site, bound.view.source(argument), most)
+    rows = bound.view.simulate_rows(np.random.default_rng(0), 4)
+    theta = target.sample_prior(jax.random.PRNGKey(0), 1)[0]
     read = found.read(theta, {name: jnp.asarray(column) for name, column in rows.items()})
     if any(np.shape(part) != (4,) for part in read.values()):
         raise NoisewiseError(

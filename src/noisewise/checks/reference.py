@@ -27,10 +27,9 @@ from jax import Array
 
 from noisewise._shapes import Float, Int
 from noisewise.checks.contributions import Question
-from noisewise.data import Rows
+from noisewise.data import WEIGHT, Rows
 from noisewise.mechanism import in_blocks
 from noisewise.models import BoundModel, Target
-from noisewise.models.target import WEIGHT
 
 _ROWS = 16_384
 _REPEATS = 2
@@ -162,13 +161,13 @@ def simulate_reference(bound: BoundModel, question: Question, covariates: Covari
         question: What is asked.
         covariates: The rows that get outcomes.
     """
-    theta = jnp.asarray(question.theta, jnp.float32)
+    theta, target = jnp.asarray(question.theta, jnp.float32), bound.target.rows
     given = {n: jnp.asarray(c) for n, c in covariates.arguments.items() if n != WEIGHT}
-    drawn = bound.target.simulate(jax.random.PRNGKey(5), theta, given)
+    drawn = target.simulate(jax.random.PRNGKey(5), theta, given)
     rows = {name: np.asarray(column) for name, column in drawn.items()}
     weights = {n: c for n, c in covariates.arguments.items() if n == WEIGHT}
     judged = question.judge(covariates.columns, rows | weights)
-    found = in_blocks(lambda block: {"scores": _scores(bound.target, theta, block)}, rows)
+    found = in_blocks(lambda block: {"scores": _scores(target, theta, block)}, rows)
     # A record whose gradient is no number contributes nothing to the fit either.
     scores = np.where(judged.known[:, None], np.nan_to_num(found["scores"].astype(float)), 0.0)
     known = judged.known[:, None]
@@ -178,7 +177,7 @@ def simulate_reference(bound: BoundModel, question: Question, covariates: Covari
         expected=judged.expected,
         values=np.where(known, judged.values - centre, 0.0),
         scores=scores,
-        prior_precision=_prior_precision(bound.target, theta),
+        prior_precision=_prior_precision(target, theta),
     )
 
 
