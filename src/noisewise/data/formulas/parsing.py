@@ -13,8 +13,17 @@ from noisewise.data.schema import Schema
 
 _MODEL_FILE = re.compile(r".*\.py:\w+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_GROUP = re.compile(r"\s*\((?:[^()|]|\([^()]*\))*\|(?:[^()|]|\([^()]*\))*\)\s*")
 _QUOTED = re.compile(r"`([^`]*)`")
-_BAR = re.compile(r"\([^()|]*\|[^()]*\)")
+
+
+class GroupTerm(NamedTuple):
+    """``(age | ward)``: effects of a group's levels, around those of everybody."""
+
+    text: str
+    slopes: tuple[tuple[str, ...], ...]
+    """Factors of every term before the bar; the intercept has none."""
+    group: str
 
 
 class Parsed(NamedTuple):
@@ -24,6 +33,7 @@ class Parsed(NamedTuple):
     """The column to explain; of a survival model a time and whether it is an event's."""
     terms: tuple[tuple[str, ...], ...]
     """Factors of every term, the intercept's none; main effects first, then their products."""
+    groups: tuple[GroupTerm, ...] = ()
 
 
 def is_formula(model: object) -> bool:
@@ -45,28 +55,62 @@ def parse(formula: str, schema: Schema) -> Parsed:
         formula: Such as ``visits ~ age * sex``.
         schema: Whose columns ``.`` stands for.
     """
-    from formulaic.errors import FormulaParsingError
-    from formulaic.parser import DefaultFormulaParser
-
-    if _BAR.search(formula):
-        raise SchemaError(
-            f"the formula has a group term, {_BAR.findall(formula)[0]}: write the column as a "
-            "fixed effect, or a NumPyro model with an effect per group"
-        )
-    try:
-        found = DefaultFormulaParser().get_terms(
-            formula, context={"__formulaic_variables_available__": list(schema.names)}
-        )
-    except (FormulaParsingError, SyntaxError) as error:
-        reason = _ESCAPES.sub("", str(error)).strip().partition("\n")[0].rstrip(".")
-        raise SchemaError(f"the formula {shown(formula)} cannot be read: {reason}") from None
+    plain, bars = _without_groups(formula)
+    found = _read(plain, formula, schema)
     sides = getattr(found, "lhs", None), getattr(found, "rhs", None)
     if sides[0] is None or sides[1] is None or isinstance(sides[1], tuple):
         raise SchemaError(
             f"the formula {shown(formula)} must have two sides: the column to explain, ~, and terms"
         )
-    terms = [_factors(term) for term in sides[1]]
-    return Parsed(_outcome(sides[0], schema), tuple(sorted(terms, key=len)))
+    groups = []
+    for inside in bars:
+        left, _, group = (part.strip() for part in inside.partition("|"))
+        terms = _terms(_read(f"_ ~ {left}", formula, schema).rhs)
+        groups.append(GroupTerm(f"({left} | {group})", terms, group))
+    return Parsed(_outcome(sides[0], schema), _terms(sides[1]), tuple(groups))
+
+
+def _read(text: str, formula: str, schema: Schema) -> Any:
+    """What formulaic makes of a formula without group terms, which it does not know."""
+    from formulaic.errors import FormulaParsingError
+    from formulaic.parser import DefaultFormulaParser
+
+    try:
+        return DefaultFormulaParser().get_terms(
+            text, context={"__formulaic_variables_available__": list(schema.names)}
+        )
+    except (FormulaParsingError, SyntaxError) as error:
+        reason = _ESCAPES.sub("", str(error)).strip().partition("\n")[0].rstrip(".")
+        raise SchemaError(f"the formula {shown(formula)} cannot be read: {reason}") from None
+
+
+def _without_groups(formula: str) -> tuple[str, list[str]]:
+    """The formula without its group terms, and what is in their brackets."""
+    left, tilde, right = formula.partition("~")
+    parts, depth, quoted = [""], 0, ""
+    for sign in right:
+        if quoted or sign in "\"'`":
+            quoted = "" if sign == quoted else quoted or sign
+        else:
+            depth += (sign in "([{") - (sign in ")]}")
+        if sign == "+" and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    groups = [part.strip()[1:-1] for part in parts if _GROUP.fullmatch(part)]
+    if not groups:
+        return formula, []
+    rest = [part for part in parts if not _GROUP.fullmatch(part)]
+    if any("|" in part for part in rest):
+        raise SchemaError(
+            f"the formula {shown(formula)} has a bar outside a group term: write group terms as "
+            "(1 | ward), in brackets, and join them to the others by +"
+        )
+    return f"{left}{tilde}{'+'.join(rest) or ' 1'}", groups
+
+
+def _terms(found: Iterable[Any]) -> tuple[tuple[str, ...], ...]:
+    return tuple(sorted((_factors(term) for term in found), key=len))
 
 
 def _factors(term: Any) -> tuple[str, ...]:
