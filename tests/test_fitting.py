@@ -56,6 +56,7 @@ def test_the_certificate_holds_and_names_every_release(result):
         "counts of covariates' values",
         "products of pairs of covariates",
         "gradients",
+        "sizes of gradients at the fit",
         "number of rows",
     ]
     assert result.privacy.epsilon_spent <= 1.0

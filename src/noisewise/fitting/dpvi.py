@@ -20,8 +20,8 @@ from noisewise.covariates import (
 )
 from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
-from noisewise.fitting.misfit import Judged, judge
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
+from noisewise.fitting.misfit import Judged, judge
 from noisewise.mechanism import Release, count_cost
 from noisewise.models import BoundModel, derived_values
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings

@@ -150,8 +150,8 @@ def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | 
     shares = (job.covariate_share, job.misfit_share)
     if posterior is not None or shares != (None, None) or isinstance(plan, Settings):
         raise NoisewiseError(
-            "posterior, covariate_share, misfit_share and DPVI's settings belong to method='dpvi': leave them "
-            "out with method='dp-sep'"
+            "posterior, covariate_share, misfit_share and DPVI's settings belong to "
+            "method='dpvi': leave them out with method='dp-sep'"
         )
     if job.bound.capabilities.site == "network":
         if plan is not None:
