@@ -81,8 +81,8 @@ def line(covariates: Covariates, table: str, model: str, kind: str, given: Any) 
     unnoticed = [z for z, seen in zip(furthest, noticed, strict=True) if not seen]
     return (
         f"{table} {model} {kind} epsilon={given.epsilon:g} rows={len(chosen)}: noticed "
-        f"{sum(noticed)} of {given.fits}; furthest {np.round(np.sort(unnoticed), 1).tolist()} where "
-        f"not, "
+        f"{sum(noticed)} of {given.fits}; furthest {np.round(np.sort(unnoticed), 1).tolist()} "
+        "where not, "
         f"{np.round(np.sort(furthest), 1).tolist()} in all; "
         f"{ {s: statuses.count(s) for s in set(statuses)} }; {time.time() - started:.0f} s"
     )

@@ -77,7 +77,4 @@ def test_the_purchase_is_in_the_budget_and_is_not_made_twice(tmp_path, monkeypat
     again = fitted(0.0, checkpoint=folder, resume=True)
     assert asked == [SIZES]
     assert np.array_equal(again.draws["coefficients"], whole.draws["coefficients"])
-    assert (
-        dataclasses.asdict(again.privacy)["releases"]
-        == dataclasses.asdict(whole.privacy)["releases"]
-    )
+    assert again.privacy.releases == whole.privacy.releases
