@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noisewise._validate import NoisewiseError
     from noisewise.audit import Audit, audit
     from noisewise.coverage import Coverage, coverage
-    from noisewise.data import Column, PublicSample, Schema, Table
+    from noisewise.data import Column, PublicSample, Schema, Table, Unit
     from noisewise.dpvi import Settings
     from noisewise.fitting import fit
     from noisewise.mechanism import Budget, Certificate, Ledger
@@ -53,6 +53,7 @@ _HOMES = {
     "Status": "posterior.status",
     "SyntheticTables": "synthetic.tables",
     "Table": "data",
+    "Unit": "data",
     "audit": "audit.runner",
     "combine": "synthetic.combining",
     "coverage": "coverage.runner",
@@ -79,6 +80,7 @@ __all__ = [
     "Status",
     "SyntheticTables",
     "Table",
+    "Unit",
     "audit",
     "combine",
     "coverage",

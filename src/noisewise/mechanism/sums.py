@@ -50,6 +50,9 @@ def release_sum(
 ) -> SumRelease:
     """The sum of all records' values plus Gaussian noise.
 
+    A record is a row, or a unit's rows added up, if private rows are of units: then it is that sum
+    which is clipped.
+
     Replacing a record can move the sum twice as far as adding one, and the accountant then asks
     for twice the noise.
 
@@ -84,7 +87,7 @@ def _noisy_total(
     insecure_seed: int | None,
 ) -> Float[np.ndarray, " k"]:
     if isinstance(values, PrivateRows):
-        (values,) = values.unsafe_columns().values()
+        (values,) = values.unit_sums().unsafe_columns().values()
     values = np.asarray(values, float)
     if values.ndim != 2:
         raise NoisewiseError(f"values must be rows x statistics, got {values.ndim} dimension(s)")

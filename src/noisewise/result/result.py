@@ -170,7 +170,8 @@ class Result(Shown):
             self.privacy,
             steps=request.settings.steps,
             sampling_rate=request.settings.sampling_rate,
-            declared_rows=request.schema.rows,
+            declared_rows=request.schema.public_count,
+            protects=request.schema.protected,
         )
 
     @property
