@@ -3,7 +3,7 @@
 A record's gradient at the fit is as large as the record is surprising. Where counts or residuals
 scatter more than the model says, more of them are large than in simulated tables, clipping takes
 more from them than is simulated, and the estimates move. So a fit buys a histogram of sizes, whose
-bins are quantiles of the simulated ones (mathematics.md section 17).
+bins are quantiles of the simulated ones (mathematics.md section 18).
 """
 
 from __future__ import annotations
