@@ -14,4 +14,5 @@ from noisewise.data.private import PrivateRows, Rows, record_count
 from noisewise.data.review import SchemaReview, review_schema
 from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
+from noisewise.data.stored import StoredRows
 from noisewise.data.table import Table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Rows = dict[str, Any]
@@ -19,7 +19,7 @@ def record_count(rows: Mapping[str, Any]) -> int:
 
 
 class PrivateRows:
-    """Columns of a protected table; there is no way to them but `unsafe_columns`.
+    """Columns of a protected table; what opens them has a name that begins with ``unsafe_``.
 
     Whoever expects `Rows` cannot be handed these: the type checker says so. Only the mechanism and
     the engine, which noise and account for what they compute, may open them, and functions whose
@@ -38,6 +38,11 @@ class PrivateRows:
     def unsafe_columns(self) -> Rows:
         """The columns themselves. **Whatever is computed from them has to be paid for.**"""
         return dict(self._columns)
+
+    def unsafe_passes(self) -> Iterator[Rows]:
+        """The columns, a stretch of records after the other: as many as memory allows. **Whatever
+        is computed from them has to be paid for.**"""
+        yield self.unsafe_columns()
 
     @property
     def true_count(self) -> int:
