@@ -71,7 +71,7 @@ def test_every_release_has_the_bits_that_it_has_in_memory(name, prepared, tmp_pa
 def test_shapes_follow_the_public_count(tmp_path):
     """What is gathered is as long for three records as for forty; numbers of steps, too."""
     case = cases()["dp-em"]
-    seen = []
+    original, seen = driver._run_chunk, []
     for count in (3, 8, 40):
         shapes = []
 
@@ -79,7 +79,6 @@ def test_shapes_follow_the_public_count(tmp_path):
             shapes.append(jax.tree.map(np.shape, (run.steps, run.passes, rows, more)))
             return original(run, rows, state, *more)
 
-        original = driver._run_chunk
         rows = stored(filled(case.rows, 1.0, count), tmp_path / str(count))
         with mock.patch.object(driver, "_run_chunk", look):
             run_secure(watched(case, Design(rate=0.05)), rows, insecure_seed=0)
@@ -162,7 +161,7 @@ def test_every_method_is_what_it_is_in_memory(model, options, tmp_path):
 
 
 def test_what_needs_all_rows_says_so(people, tmp_path):
-    with opened(people, tmp_path) as table, pytest.raises(nw.NoisewiseError, match="Table.read"):
+    with opened(people, tmp_path) as table, pytest.raises(nw.NoisewiseError, match=r"Table\.read"):
         table.rows.unsafe_columns()
 
 
@@ -206,9 +205,9 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     )
     (tmp_path / "schema.toml").write_text(schema.to_toml())
     rng = np.random.default_rng(0)
-    for name, parts in (("few", 1), ("many", 10)):
+    for name, files in (("few", 1), ("many", 10)):
         (tmp_path / name).mkdir()
-        for part in range(parts):
+        for part in range(files):
             frame = pd.DataFrame(rng.random((400_000, 9)), columns=[f"x{i}" for i in range(9)])
             frame["ill"] = rng.integers(0, 2, len(frame))
             frame.to_parquet(tmp_path / name / f"{part}.parquet", row_group_size=100_000)

@@ -14,6 +14,7 @@ import shutil
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ _UNITS = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "": 1}
 _LEAST = 2**30
 
 
+@dataclass
+class _Fate:
+    """What becomes of the folder: nothing, unless it was filled or used."""
+
+    delete: bool
+
+
 class Cache:
     """The folder, held against other processes until it is closed.
 
@@ -42,8 +50,10 @@ class Cache:
 
     def __init__(self, folder: str | PathLike[str], *, keep: bool) -> None:
         self.folder = Path(folder)
-        self._held = _hold(self.folder)
-        self.close = weakref.finalize(self, _leave, self.folder, self._held, keep)
+        self._keep = keep
+        self._fate = _Fate(delete=False)
+        held = _hold(self.folder)
+        self.close = weakref.finalize(self, _leave, self.folder, held, self._fate)
         """Lets go of the folder, and deletes it unless it is to be kept; as the end of the process
         does, unless it is killed."""
 
@@ -72,14 +82,16 @@ class Cache:
                     f"the folder {shown(str(self.folder))} holds the rows of another table, or "
                     "checked otherwise: delete it, or name another one"
                 )
-            return ColumnFiles(
-                self.folder, {name: Layout(d, tuple(s)) for name, d, s in about["columns"]}
-            )
+            self._fate.delete = not self._keep
+            layouts = {name: Layout(dtype, tuple(shape)) for name, dtype, shape in about["columns"]}
+            return ColumnFiles(self.folder, layouts)
+        self._fate.delete = True
         _empty(self.folder)
         _write(self.folder, {"format": _FORMAT, "of": digest, "columns": []})
         files = self._encode(dataset, clamp, allow_constant, progress)
         columns = [[name, *layout] for name, layout in files.layouts.items()]
         _write(self.folder, {"format": _FORMAT, "of": digest, "columns": columns})
+        self._fate.delete = not self._keep
         return files
 
     def _encode(
@@ -105,7 +117,7 @@ class Cache:
                 if progress is not None:
                     progress(100 * writer.records // total, 100)
         if writer.records < 2:
-            raise NoisewiseError("the table has fewer than two rows: a private analysis needs many")
+            raise DataError("the table has fewer than two rows: a private analysis needs many")
         for name in schema.names:
             if not allow_constant and name not in varying:
                 raise single_value(name)
@@ -158,9 +170,8 @@ def _hold(folder: Path) -> int | None:
     return held
 
 
-def _leave(folder: Path, held: int | None, keep: bool) -> None:
-    about = _read(folder)
-    if not keep or about is None or not about["columns"]:
+def _leave(folder: Path, held: int | None, fate: _Fate) -> None:
+    if fate.delete:
         _empty(folder)
         with suppress(OSError):
             (folder / _ABOUT).unlink(missing_ok=True)
