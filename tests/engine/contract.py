@@ -267,7 +267,7 @@ def shapes_follow_the_public_count(case: Case, label: str = "") -> None:
     seen: list = []
 
     def look(run: Run, rows: Rows, state: object, *more: object) -> Finished:
-        seen.append((run.passes, run.steps, jax.tree.map(np.shape, more[-1])))
+        seen.append((run.passes, run.steps, jax.tree.map(np.shape, (rows, more[-1]))))
         return Finished(state, np.zeros(1))
 
     shapes = []

@@ -21,7 +21,6 @@ from noisewise.data import PrivateRows, Rows, StoredRows
 from noisewise.engine.algorithm import Run
 from noisewise.mechanism import Chunk, Passes
 
-_LEAST_ROOM = 32
 _SHARE = 16
 """Of the memory that may be taken, gathered records are one part in this; several such parts are
 under way at a time, in several copies."""
@@ -43,15 +42,17 @@ Feed = Callable[[Chunk, Passes], Iterator[Part]]
 
 
 @contextmanager
-def feeding(rows: PrivateRows, run: Run) -> Iterator[Feed]:
+def feeding(rows: PrivateRows, run: Run, room: int) -> Iterator[Feed]:
     """How the run's steps come by their rows.
 
     Args:
         rows: The records, prepared for the algorithm.
         run: Whose steps they are for.
+        room: Records that arrays of the whole table have room for: public.
     """
     if not isinstance(rows, StoredRows):
-        columns = {name: _gatherable(column) for name, column in rows.unsafe_columns().items()}
+        whole = rows.unsafe_columns()
+        columns = {name: _gatherable(column, room) for name, column in whole.items()}
         yield lambda chunk, passes: iter([Part(columns, chunk, slice(len(chunk.size)))])
         return
     with ExitStack() as stack:
@@ -60,13 +61,16 @@ def feeding(rows: PrivateRows, run: Run) -> Iterator[Feed]:
         yield partial(_gathered, rows, run.passes, rows.record_bytes())
 
 
-def _gatherable(column: Any) -> Array:
-    """The column on the device, with room for a few records: those that are not there are never
-    drawn. An empty axis cannot be gathered from, and from one of length one XLA does not gather, so
-    that the program, and the low bits of its results, would be other ones."""
-    found = jnp.asarray(column)
-    missing = max(0, _LEAST_ROOM - len(found))
-    return jnp.pad(found, [(0, missing)] + [(0, 0)] * (found.ndim - 1)) if missing else found
+def _gatherable(column: Any, room: int) -> Array:
+    """The column on the device, with room for a public number of records: those that are not there
+    are never drawn. (From an axis of length one XLA does not gather, so that the program, and the
+    low bits of its results, would be other ones; no room is as small.)"""
+    while room < len(column):
+        room *= 2
+    own = np.asarray(column)
+    held = np.zeros((room, *own.shape[1:]), own.dtype)
+    held[: len(own)] = own
+    return jnp.asarray(held)
 
 
 def _gathered(

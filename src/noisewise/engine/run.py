@@ -24,7 +24,7 @@ from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.engine.algorithm import Run, Step
 from noisewise.engine.checkpoints import Checkpoint
 from noisewise.engine.feeding import feeding
-from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum
+from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum, room_for
 
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
@@ -83,6 +83,7 @@ def run_secure(
     progress: Callable[[int], None] | None = None,
     checkpoint: Checkpoint | None = None,
     phase: int = 0,
+    count_noise: float = 0.0,
 ) -> Finished:
     """One run on rows about people: cryptographic noise and sampling, streamed in chunks.
 
@@ -94,6 +95,7 @@ def run_secure(
         checkpoint: Where steps are written down; those that are there are not made again. Of a run
             that keeps every step, sums alone are.
         phase: Its number, among a fit's runs.
+        count_noise: Standard deviation of the public count's own noise, if it has any.
     """
     numbers, true_count = run.numbers, rows.true_count
     scale = np.asarray(numbers.noise_scale, float)
@@ -109,7 +111,8 @@ def run_secure(
         state, records = checkpoint.found(phase, state, run.algorithm.empty_record(state))
     first = len(records)
     done, left = sum(pieces[:first]), range(first, len(pieces))
-    with feeding(rows, run) as feed:
+    room = room_for(int(numbers.public_count), count_noise)
+    with feeding(rows, run, room) as feed:
         for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
             length, record = pieces[number], run.algorithm.empty_record(state)
             passes = run.passes.enough_for(int(chunk.size.max()))

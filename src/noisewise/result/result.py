@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -16,6 +17,7 @@ from noisewise.mechanism import Certificate, Verification, verify_run
 from noisewise.posterior import Status
 from noisewise.result import signature as signing
 from noisewise.result import storage
+from noisewise.result.new_records import predict
 from noisewise.result.request import Request
 
 if TYPE_CHECKING:
@@ -107,6 +109,31 @@ class Result(Shown):
         """Intervals of all parameters, with and without the privacy noise, as a figure."""
         found: Figure = view("plot", self)
         return found
+
+    def predict(
+        self,
+        data: Any,
+        *,
+        model: Callable[..., Any] | str | None = None,
+        kind: str = "mean",
+        level: float = 0.95,
+        seed: int = 0,
+    ) -> pandas.DataFrame:
+        """What the fit expects of new records: a mean and an interval for each.
+
+        Of an outcome with three and more levels, that for every level's probability. Intervals
+        include the privacy noise, as all of the posterior does.
+
+        Args:
+            data: A frame or a dictionary with the fit's features, as the schema declares them;
+                other columns are ignored.
+            model: The model that was fitted, where it is a function.
+            kind: ``"mean"`` for expected outcomes or probabilities, ``"outcome"`` for where a
+                new record's outcome itself would lie.
+            level: Probability of the intervals.
+            seed: Of simulated outcomes.
+        """
+        return predict(self, data, model=model, kind=kind, level=level, seed=seed)
 
     def verify(self) -> Verification:
         """Recompute epsilon from the certificate's releases, and hold them against what was fitted:
