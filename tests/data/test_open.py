@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import stat
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -148,9 +149,9 @@ def test_prepared_rows_are_in_it_as_long_as_they_are_used(people, opened, tmp_pa
 
 def test_it_may_be_kept_for_the_same_files(people, opened, tmp_path):
     cache = tmp_path / "cache"
-    opened(people, keep=True).close()
+    opened(people, keep_cache=True).close()
     about = (cache / "column-0.bin").stat()
-    again = opened(people, keep=True)
+    again = opened(people, keep_cache=True)
     assert (cache / "column-0.bin").stat().st_mtime_ns == about.st_mtime_ns
     assert_same_columns(again, nw.Table(frame(), SCHEMA, ignore_undeclared=True))
     again.close()
@@ -161,7 +162,7 @@ def test_it_may_be_kept_for_the_same_files(people, opened, tmp_path):
 
 
 def test_one_that_was_not_finished_is_made_anew(people, opened, tmp_path):
-    opened(people, keep=True).close()
+    opened(people, keep_cache=True).close()
     paper = tmp_path / "cache" / "noisewise-cache.json"
     begun = paper.read_text()[: paper.read_text().index('"columns"')] + '"columns": []}'
     paper.write_text(begun)
@@ -283,3 +284,10 @@ def test_a_public_sample_that_is_the_table_is_found(people, opened):
 def test_memory_is_an_amount(wrong):
     with pytest.raises(NoisewiseError, match="memory must be"):
         bytes_of(wrong)
+
+
+def test_units_are_refused(people, opened):
+    """Before a folder is made."""
+    unit = nw.Unit(column="other", max_rows=2)
+    with pytest.raises(NoisewiseError, match=r"declares a \[unit\]: read it into memory"):
+        opened(people, replace(SCHEMA, unit=unit))

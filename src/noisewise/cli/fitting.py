@@ -42,6 +42,13 @@ def fit(
             help="dpvi, or dp-sep (linear, logistic, probit and network; a network needs it)."
         ),
     ] = "dpvi",
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Of units with more rows than declared keep the first or random ones; this "
+            "changes the data."
+        ),
+    ] = None,
     clamp: Annotated[
         bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
     ] = False,
@@ -58,8 +65,8 @@ def fit(
     memory: Annotated[
         str, typer.Option(help="With --cache: about how much memory to take.")
     ] = "4GiB",
-    keep: Annotated[
-        bool, typer.Option("--keep-cache", help="Leave the cache there for further fits.")
+    keep_cache: Annotated[
+        bool, typer.Option(help="Leave the cache there for further fits.")
     ] = False,
     overwrite: Annotated[
         bool, typer.Option(help="Replace an earlier result in that folder.")
@@ -111,6 +118,7 @@ def fit(
             declared,
             cache,
             memory=memory,
+            keep_cache=keep_cache,
             keep=keep,
             clamp=clamp,
             ignore_undeclared=ignore_undeclared,
@@ -153,23 +161,38 @@ def fit(
 
 
 def _table(
-    data: Path, schema: Any, cache: Path | None, *, memory: str, keep: bool, **checks: bool
+    data: Path,
+    schema: Any,
+    cache: Path | None,
+    *,
+    memory: str,
+    keep_cache: bool,
+    keep: str | None,
+    **checks: bool,
 ) -> Any:
     """In memory, or on disk where a place for it was named."""
     from noisewise.data import Table
 
     if cache is not None:
+        if keep is not None:
+            raise NoisewiseError("keep is for units, whose rows --cache does not take: drop one")
         with common.progress_bar("Checking and encoding rows") as progress:
             return Table.open(
-                data, schema, cache=cache, memory=memory, keep=keep, progress=progress, **checks
+                data,
+                schema,
+                cache=cache,
+                memory=memory,
+                keep_cache=keep_cache,
+                progress=progress,
+                **checks,
             )
     if data.is_dir() or (not data.exists() and "*" in data.name):
         raise NoisewiseError(
             f"{data} is of many files: add --cache FOLDER, where their encoded rows may lie"
         )
-    if keep:
+    if keep_cache:
         raise NoisewiseError("--keep-cache leaves the cache there: add --cache FOLDER")
-    return Table.read(data, schema, **checks)
+    return Table.read(data, schema, keep=keep, **checks)
 
 
 def _refuse_by_what_is_there(output: Path, kept: Path, *, overwrite: bool, resume: bool) -> None:

@@ -35,6 +35,7 @@ class StoredRows(PrivateRows):
     def __init__(
         self, files: ColumnFiles, memory: int, changes: tuple[Callable[[Rows], Rows], ...] = ()
     ) -> None:
+        self._layout = None
         self._files = files
         self._changes = changes
         self.memory = memory

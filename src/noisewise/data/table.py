@@ -12,11 +12,12 @@ from noisewise._validate import Progress, shown
 from noisewise.data.cache import Cache, bytes_of
 from noisewise.data.checking import bounded, same_in_all, single_value
 from noisewise.data.dataset import Dataset
-from noisewise.data.errors import DataError
-from noisewise.data.private import PrivateRows, record_count
+from noisewise.data.errors import DataError, SchemaError
+from noisewise.data.private import SIZE, PrivateRows, UnitLayout, record_count
 from noisewise.data.reading import read_columns, read_file
 from noisewise.data.schema import Schema
 from noisewise.data.stored import StoredRows
+from noisewise.data.units import checked_keep, lay_out
 
 
 class Table:
@@ -32,6 +33,9 @@ class Table:
         ignore_undeclared: Drop columns that the schema does not declare, instead of refusing the
             table.
         allow_constant: Accept columns that hold one single value in every row.
+        keep: Where the schema declares a `[unit]`: keep ``"first"`` or ``"random"`` rows of units
+            that have more than its ``max_rows``, instead of refusing the table. **This changes the
+            data**: what is estimated is about the rows that are kept.
 
     Raises:
         DataError: The table does not keep to the schema. The message names the column and the
@@ -55,13 +59,19 @@ class Table:
         clamp: bool = False,
         ignore_undeclared: bool = False,
         allow_constant: bool = False,
+        keep: str | None = None,
     ) -> None:
         raw = read_columns(data, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
-        self._fill(raw, schema, clamp=clamp, coded=False, allow_constant=allow_constant)
+        self._fill(raw, schema, clamp=clamp, coded=False, allow_constant=allow_constant, keep=keep)
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, Any], schema: Schema, *, allow_constant: bool = False
+        cls,
+        arrays: Mapping[str, Any],
+        schema: Schema,
+        *,
+        allow_constant: bool = False,
+        keep: str | None = None,
     ) -> Table:
         """A table from arrays as `Table.rows` holds them: category columns as integer codes.
 
@@ -72,10 +82,11 @@ class Table:
             arrays: By column.
             schema: What is declared about them.
             allow_constant: As for `Table`.
+            keep: As for `Table`.
         """
         table = cls.__new__(cls)
         raw = read_columns(dict(arrays), _checked_schema(schema), ignore_undeclared=False)
-        table._fill(raw, schema, clamp=False, coded=True, allow_constant=allow_constant)
+        table._fill(raw, schema, clamp=False, coded=True, allow_constant=allow_constant, keep=keep)
         return table
 
     @classmethod
@@ -87,6 +98,7 @@ class Table:
         clamp: bool = False,
         ignore_undeclared: bool = False,
         allow_constant: bool = False,
+        keep: str | None = None,
     ) -> Table:
         """Read a `.csv`, `.csv.gz` or `.parquet` file.
 
@@ -96,9 +108,10 @@ class Table:
             clamp: As for `Table`.
             ignore_undeclared: Leave columns out that the schema does not declare.
             allow_constant: As for `Table`.
+            keep: As for `Table`.
         """
         raw = read_file(path, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
-        return cls(raw, schema, clamp=clamp, allow_constant=allow_constant)
+        return cls(raw, schema, clamp=clamp, allow_constant=allow_constant, keep=keep)
 
     @classmethod
     def open(
@@ -108,7 +121,7 @@ class Table:
         *,
         cache: str | PathLike[str],
         memory: str | int = "4GiB",
-        keep: bool = False,
+        keep_cache: bool = False,
         clamp: bool = False,
         ignore_undeclared: bool = False,
         allow_constant: bool = False,
@@ -126,18 +139,23 @@ class Table:
             schema: What is declared about their columns.
             cache: A folder to make, on a disk with room for the encoded rows twice.
             memory: About how much memory a fit may take, 1GiB at least.
-            keep: Leave ``cache`` there, for further fits to the same files: whoever opens them with
-                the same folder has not to wait again.
+            keep_cache: Leave ``cache`` there, for further fits to the same files: opened with the
+                same folder, they have not to be encoded again.
             clamp: As for `Table`.
             ignore_undeclared: Leave columns out that the schema does not declare.
             allow_constant: As for `Table`.
             progress: Called with percents, as rows are written.
         """
         limit = bytes_of(memory)
-        found = Dataset.find(source, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
+        if _checked_schema(schema).unit is not None:
+            raise SchemaError(
+                "a table on disk protects one row, and the schema declares a [unit]: read it into "
+                "memory with Table.read"
+            )
+        found = Dataset.find(source, schema, ignore_undeclared=ignore_undeclared)
         table = cls.__new__(cls)
         table._schema = schema
-        table._cache = Cache(cache, keep=keep)
+        table._cache = Cache(cache, keep=keep_cache)
         try:
             files = table._cache.fill(
                 found, clamp=clamp, allow_constant=allow_constant, progress=progress
@@ -168,8 +186,10 @@ class Table:
         clamp: bool,
         coded: bool,
         allow_constant: bool,
+        keep: str | None,
     ) -> None:
         """Check the columns one by one and keep them."""
+        keep = checked_keep(keep, schema.unit)
         _check_lengths(raw)
         arrays = {c.name: bounded(c, raw[c.name], clamp=clamp, coded=coded) for c in schema}
         for name, values in arrays.items():
@@ -178,6 +198,9 @@ class Table:
         self._schema = schema
         self._rows = PrivateRows(arrays)
         self._cache: Cache | None = None
+        if schema.unit is not None:
+            layout = lay_out(np.asarray(raw[schema.unit.column]), schema.unit, keep)
+            self._rows = PrivateRows(arrays | {SIZE: _sizes(layout, raw)}, layout)
 
     @property
     def schema(self) -> Schema:
@@ -206,26 +229,37 @@ class Table:
         Args:
             columns: Of the sample, by name.
         """
-        same = {n for n, values in columns.items() if len(values) == len(self)}
-        first = 0
-        for own in self._rows.unsafe_passes() if same else ():
+        same, first = set(columns), 0
+        for own in self._rows.unsafe_passes():
             here = slice(first, first + record_count(own))
             same = {n for n in same if n in own and _same(columns[n][here], own[n])}
             first = here.stop
-        return [name for name in columns if name in same]
+            if not same:
+                break
+        return [name for name in columns if name in same and len(columns[name]) == first]
 
     def __len__(self) -> int:
-        """The number of rows; not public unless the schema declares it."""
+        """The number of rows, or of units where the schema declares such; not public unless the
+        schema says so."""
         return self._rows.true_count
 
     def __repr__(self) -> str:
-        return f"Table({'; '.join(column.summary() for column in self._schema)})"
+        columns = "; ".join(column.summary() for column in self._schema)
+        unit = "" if self._schema.unit is None else f"; protects {self._schema.unit.words}"
+        return f"Table({columns}{unit})"
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     """Cell by cell, gaps included."""
     floats = one.dtype.kind == other.dtype.kind == "f"
     return np.array_equal(one, other, equal_nan=floats)
+
+
+def _sizes(layout: UnitLayout, raw: Mapping[str, np.ndarray]) -> np.ndarray:
+    """On every unit's first row how many of its rows are kept; 0 on others."""
+    found = np.zeros(len(next(iter(raw.values()))), np.int64)
+    found[layout.places[:, 0]] = layout.filled.sum(axis=1)
+    return found
 
 
 def _checked_schema(schema: object) -> Schema:
