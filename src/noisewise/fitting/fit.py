@@ -116,8 +116,10 @@ def fit(
         covariate_share = 0.0  # neither these settings nor their posterior simulate covariates
     bound = bind_model(model, table.schema, target, features, public_sample)
     _refuse_own_rows(public_sample, table)
-    count = table.schema.public_count or nominal_count(table) // 2
-    refuse_if_too_large(count, bound.width, bound.target.dim, steps or STEPS, draws)
+    count = 0 if table.memory else table.schema.public_count or nominal_count(table) // 2
+    refuse_if_too_large(
+        count, bound.width, bound.target.dim, steps or STEPS, draws, most=table.memory
+    )
     job = Job(
         bound=bound,
         table=table,

@@ -17,6 +17,7 @@ from noisewise.report import effects, figures, words, write_page
 from noisewise.report.intervals import Interval, Row, decimals, interval_rows, per_unit_rows
 from noisewise.report.numbers import rounded
 from noisewise.report.ratios import ratio_groups
+from noisewise.report.survival import survival_figure
 from noisewise.result import Request, Result
 
 
@@ -204,6 +205,7 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
         "most_effects": effects.MOST_EFFECTS,
         "rows": [_line(row) for row in rows],
         "ratios": ratio_groups(result),
+        "survival": Markup(survival_figure(result)),
         "per_unit": [_line(row) for row in per_unit_rows(result)],
         "count": len(rows),
         "plotted": figures.MOST_ROWS,
