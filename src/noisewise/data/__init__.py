@@ -23,5 +23,6 @@ from noisewise.data.private import (
 from noisewise.data.review import SchemaReview, review_schema
 from noisewise.data.sample import PublicSample, open_columns
 from noisewise.data.schema import Schema
+from noisewise.data.stored import StoredRows
 from noisewise.data.table import Table
 from noisewise.data.units import ONE_ROW, Unit, lay_out

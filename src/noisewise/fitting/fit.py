@@ -46,6 +46,7 @@ def fit(
     steps: int | None = None,
     public_sample: PublicSample | None = None,
     covariate_share: float | None = None,
+    misfit_share: float | None = None,
     method: str = "dpvi",
     posterior: str | None = None,
     draws: int = 4000,
@@ -84,6 +85,10 @@ def fit(
             unless given, nothing for models without covariates or with a ``public_sample``. With 0
             they are simulated from the schema alone, and error bars hold only as far as it
             describes them.
+        misfit_share: Share of the budget that buys, after the steps, how large gradients are at the
+            fit, and with it whether outcomes scatter more than the model says: a fiftieth unless
+            given, nothing where covariates are simulated from the schema alone. With 0 a wrong
+            model is not noticed.
         method: ``"dpvi"``, or ``"dp-sep"``: stochastic expectation propagation, for linear,
             logistic and probit regressions and networks. A network can only be fitted so.
         posterior: How a DPVI trace is read, by default the noise-aware way. For a mixture it is
@@ -120,8 +125,10 @@ def fit(
         model, table.schema, target, features, public_sample, family=family, priors=priors
     )
     _refuse_own_rows(public_sample, table)
-    count = table.schema.public_count or nominal_count(table) // 2
-    refuse_if_too_large(count, bound.width, bound.target.dim, steps or STEPS, draws)
+    count = 0 if table.memory else table.schema.public_count or nominal_count(table) // 2
+    refuse_if_too_large(
+        count, bound.width, bound.target.dim, steps or STEPS, draws, most=table.memory
+    )
     job = Job(
         bound=bound,
         table=table,
@@ -129,6 +136,7 @@ def fit(
         draws=draws,
         steps=steps,
         covariate_share=covariate_share,
+        misfit_share=misfit_share,
         public_sample=public_sample,
         insecure_seed=insecure_seed,
         progress=progress,
@@ -150,10 +158,11 @@ def fit(
 def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | None) -> Method:
     if name == "dpvi":
         return Dpvi(plan, posterior)
-    if posterior is not None or job.covariate_share is not None or isinstance(plan, Settings):
+    shares = (job.covariate_share, job.misfit_share)
+    if posterior is not None or shares != (None, None) or isinstance(plan, Settings):
         raise NoisewiseError(
-            "posterior, covariate_share and DPVI's settings belong to method='dpvi': leave them "
-            "out with method='dp-sep'"
+            "posterior, covariate_share, misfit_share and DPVI's settings belong to "
+            "method='dpvi': leave them out with method='dp-sep'"
         )
     if job.bound.capabilities.site == "network":
         if plan is not None:
@@ -202,7 +211,7 @@ def _fit(job: Job, method: Method) -> Result:
         burn_in=reading.burn_in,
         coordinates=job.bound.coordinates,
         nuisance=reading.nuisance,
-        notes=prepared.notes,
+        notes=(*prepared.notes, *reading.notes),
     )
 
 
