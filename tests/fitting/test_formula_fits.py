@@ -132,7 +132,7 @@ def test_an_intercept_that_is_spread_over_levels_has_the_same_prior(table, right
     """Cost is about 100 by declaration: everybody's predictor is, before any row is read."""
     bound = bind_model(f"cost ~ {right}", table.schema)
     rows = bound.view.simulate(np.random.default_rng(0), 50)
-    means, _ = bound.model._prior(rows["X"].shape[1])
+    means, _ = bound.model.prior(rows["X"].shape[1])
     assert rows["X"] @ means[0] == pytest.approx(100, rel=1e-4)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from noisewise.data import Column, FormulaEncoder, Schema
 from noisewise.models.binding import RowView, bind_formula
 from noisewise.models.families import FAMILIES
 from noisewise.models.glm import Glm, OwnPrior
+from noisewise.models.grouped import GroupedGlm, GroupEffects
 from noisewise.models.named import family_from_text, with_priors
 
 Priors: TypeAlias = Mapping[str, Any]
@@ -41,14 +42,40 @@ def formula_model(
             column, ``poisson`` for a count, ``logistic`` for yes or no and for two categories,
             ``softmax`` for more.
         priors: Of single coefficients, by name, on the encoded scale: an sd, or a
-            ``numpyro.distributions.Normal``.
+            ``numpyro.distributions.Normal``; of a group's sd, ``1|ward_sigma``, the scale.
     """
     encoder = FormulaEncoder(formula, schema)
     columns = [schema[name] for name in encoder.outcome if name in schema]
     model = with_priors(_family(family, columns[0]), *columns)
-    own = _own_priors(priors, encoder.names)
+    given, names = _checked_priors(priors, encoder), encoder.names
+    own = tuple(
+        _own_prior(names.index(name), name, prior) for name, prior in given.items() if name in names
+    )
     model = replace(model, constant=_short(encoder.constant), own=own)
+    if encoder.groups:
+        model = _grouped(model, encoder, given)
     return FormulaModel(model, bind_formula(model, encoder))
+
+
+def _grouped(model: Glm, encoder: FormulaEncoder, given: Priors) -> GroupedGlm:
+    if model.kind.joint and model.kind.predictors > 1:
+        raise NoisewiseError(
+            f"{model} has a predictor for each level, and group terms are for one predictor: write "
+            "the groups as fixed effects"
+        )
+    groups = []
+    for group in encoder.groups:
+        found = GroupEffects(group.name, len(group.category.levels), model.prior_scale)
+        if found.sd in given:
+            sd = _own_prior(0, found.sd, given[found.sd])
+            if sd.mean is not None:
+                raise NoisewiseError(
+                    f"the prior of '{found.sd}' is half-normal: give its scale, a number"
+                )
+            found = found._replace(scale=sd.sd)
+        groups.append(found)
+    plain = {field.name: getattr(model, field.name) for field in fields(model)}
+    return GroupedGlm(**plain, groups=tuple(groups))
 
 
 def _family(family: str | None, target: Column) -> Glm:
@@ -70,22 +97,24 @@ def _short(constant: tuple[float, ...] | None) -> tuple[float, ...] | None:
     return constant[: int(np.flatnonzero(constant)[-1]) + 1]
 
 
-def _own_priors(priors: Priors | None, names: list[str]) -> tuple[OwnPrior, ...]:
-    """Priors that a user gave, by the places of the coefficients."""
+def _checked_priors(priors: Priors | None, encoder: FormulaEncoder) -> Priors:
+    """Priors that a user gave, of coefficients that there are."""
     if priors is None:
-        return ()
+        return {}
     if not isinstance(priors, Mapping):
         raise NoisewiseError(
             f"priors must map coefficients' names to sds or normal distributions, got "
             f"{shown(priors)}"
         )
+    sds = [f"{group.name}_sigma" for group in encoder.groups]
+    names = [*encoder.names[: len(encoder.names) - encoder.grouped], *sds]
     for name in priors:
         if name not in names:
             raise NoisewiseError(
                 f"priors names {shown(name)}, which is no coefficient of the formula: choose among "
                 f"{listed(names)}"
             )
-    return tuple(_own_prior(names.index(name), name, prior) for name, prior in priors.items())
+    return priors
 
 
 def _own_prior(place: int, name: str, prior: Any) -> OwnPrior:

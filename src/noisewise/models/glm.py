@@ -119,11 +119,19 @@ class Glm(ReadyMade):
 
     def coordinates(self, features: list[str] | None) -> dict[str, list[str]]:
         """Coefficients are called as the features are."""
-        return {} if features is None else self.kind.coordinates(features)
+        return {} if features is None else self.kind.coordinates(self.fixed(features))
+
+    def fixed(self, features: list[str]) -> list[str]:
+        """Those of the design matrix's columns that are not of groups.
+
+        Args:
+            features: All of them.
+        """
+        return features
 
     def __call__(self, X: Any, y: Any = None) -> None:
         count, width = self.kind.predictors, X.shape[1]
-        means, sds = self._prior(width)
+        means, sds = self.prior(width)
         prior = dist.Normal(means.reshape(-1), sds.reshape(-1)).to_event(1)
         coefficients = numpyro.sample("coefficients", prior).reshape(count, width)
         own = self.kind.nuisance(self.noise_scale).items()
@@ -132,8 +140,12 @@ class Glm(ReadyMade):
         with numpyro.plate("records", X.shape[0]):
             numpyro.sample("y", self.likelihood(predictor, *nuisance), obs=y)
 
-    def _prior(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds of the coefficients' priors, predictors x columns of ``X``."""
+    def prior(self, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Means and sds of the coefficients' priors, predictors x columns.
+
+        Args:
+            width: Columns of ``X`` that are not those of groups.
+        """
         constant = np.zeros(width)
         constant[: len(self.constant or ())] = self.constant or ()
         means = np.outer(np.broadcast_to(self.centre, self.kind.predictors), constant)
@@ -149,7 +161,7 @@ class Glm(ReadyMade):
         """See `ReadyMade.prior_words`."""
         if features is None:
             return ()
-        means, sds = self._prior(len(features))
+        means, sds = self.prior(len(self.fixed(features)))
         names = self.coordinates(features)["coefficients"]
         said: dict[str, list[str]] = {}
         for name, mean, sd in zip(names, means.reshape(-1), sds.reshape(-1), strict=True):
@@ -217,22 +229,26 @@ def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
     return Glm("linear", prior_scale, noise_scale)
 
 
-def regression_parts(kind: Family, dim: int, frame: Frame, rows: Rows) -> LinearParts:
+def regression_parts(
+    kind: Family, places: np.ndarray, dim: int, frame: Frame, rows: Rows
+) -> LinearParts:
     """Linear predictors, then the family's own parameters, of every record.
 
     Args:
         kind: The family.
+        places: Of the coefficients and the family's own parameters among the coordinates.
         dim: Number of coordinates.
         frame: In whose coordinates they are linear.
         rows: Design matrix, outcomes, and weights if there are any.
     """
     design = jnp.asarray(rows["X"], jnp.float32)
     count, width = kind.predictors, design.shape[1]
-    own = dim - count * width
+    own = len(places) - count * width
     by_model = jnp.zeros((len(design), count + own, dim))
     for k in range(count):
-        by_model = by_model.at[:, k, k * width : (k + 1) * width].set(design)
-    by_model = by_model.at[:, count:, count * width :].set(jnp.eye(own))
+        by_model = by_model.at[:, k, places[k * width : (k + 1) * width]].set(design)
+    for k in range(own):
+        by_model = by_model.at[:, count + k, places[count * width + k]].set(1.0)
 
     def slopes_of(parts: Array, outcome: Array) -> Array:
         predictor = parts[:count].reshape((1, 1, count) if count > 1 else (1, 1))
@@ -273,7 +289,8 @@ class GlmTarget(Target):
 
     def linear_parts(self, frame: Frame, rows: Rows) -> LinearParts | None:
         """See `Target.linear_parts`."""
-        return regression_parts(self.model.kind, self.dim, frame, rows)
+        places = np.arange(self.dim)
+        return regression_parts(self.model.kind, places, self.dim, frame, rows)
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows
@@ -326,6 +343,16 @@ class JointGlmTarget(Target):
         """Linear predictors of a record."""
         return self.model.kind.predictors
 
+    @property
+    def size(self) -> int:
+        """Number of coefficients, of all predictors."""
+        return self.layout.latents[0].size
+
+    @property
+    def places(self) -> np.ndarray:
+        """Where the coefficients and the family's own parameters are among the coordinates."""
+        return np.arange(self.dim)
+
     def prepare(self, rows: Rows, frame: Frame) -> Rows:
         """The arguments in single precision."""
         found = {name: jnp.asarray(rows[name], jnp.float32) for name in ("X", "y")}
@@ -333,14 +360,14 @@ class JointGlmTarget(Target):
 
     def linear_parts(self, frame: Frame, rows: Rows) -> LinearParts | None:
         """See `Target.linear_parts`."""
-        return regression_parts(self.model.kind, self.dim, frame, rows)
+        return regression_parts(self.model.kind, self.places, self.dim, frame, rows)
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows
     ) -> tuple[Array, Array]:
         """See `Target.record_moments`; nothing has records, draws and coordinates as its axes."""
-        design, count, theta = batch["X"], self.predictors, frame.to_model(points)
-        size = self.layout.latents[0].size
+        design, count, size = batch["X"], self.predictors, self.size
+        theta = frame.to_model(points)[:, self.places]
         each = theta[:, :size].reshape(len(theta), count, size // count)
         with jax.default_matmul_precision("highest"):  # the frame's location is in it
             predictor = jnp.einsum("np,dkp->ndk", design, each)
@@ -360,6 +387,9 @@ class JointGlmTarget(Target):
         """Gradients by the model's coordinates from those by the predictors, then by the family's
         own parameters; those that are not named are 0."""
         zero, count = jnp.zeros(len(design)), self.predictors
-        own = range(count, count + self.dim - self.layout.latents[0].size)
+        own = range(count, count + len(self.places) - self.size)
         rows = [weights.get(k, zero)[:, None] * design for k in range(count)]
-        return jnp.concatenate([*rows, *(weights.get(k, zero)[:, None] for k in own)], axis=1)
+        found = jnp.concatenate([*rows, *(weights.get(k, zero)[:, None] for k in own)], axis=1)
+        if len(self.places) == self.dim:
+            return found
+        return jnp.zeros((len(design), self.dim)).at[:, self.places].set(found)

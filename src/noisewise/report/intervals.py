@@ -72,7 +72,8 @@ def per_unit_rows(result: Result) -> list[Row]:
     intercept at x = 0 is b0 - sum of b centre / scale; with a formula's products likewise. Draw by
     draw, so that correlations are kept.
     """
-    encoding, names = result.request.encoding, result.coordinates.get("coefficients")
+    names = result.coordinates.get("coefficients")
+    encoding = [column for column in result.request.encoding if "group" not in column]
     draws = result.draws.get("coefficients")
     if draws is None or draws.ndim != 2 or names != [column["name"] for column in encoding]:
         return []

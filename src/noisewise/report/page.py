@@ -139,17 +139,26 @@ def _features(request: Request) -> list[_Feature]:
     ]
 
 
+def _of_columns(request: Request, entry: dict[str, Any]) -> str:
+    """Declarations of the columns behind one of a formula's."""
+    return "; ".join(f"{name}: {_declared(request.columns[name])}" for name in entry["columns"])
+
+
 def _terms(request: Request) -> list[_Feature]:
     """Each term of a formula in one line, with the declaration of the columns in it."""
     found = {}
     for column in reversed(request.encoding):
-        term, weights = str(column["term"]), column["original"]
+        term, weights = str(column["term"]), column.get("original")
         others = sum(each["term"] == term for each in request.encoding) - 1
+        if weights is None:
+            effects = f"{others + 1} effects, normal around 0 with sd {term}_sigma"
+            found[term] = _Feature(term, _of_columns(request, column), effects, wordy=True)
+            continue
         own = weights[column["name"]]
         alone = len(weights) == 1 or set(weights) == {INTERCEPT, column["name"]}
         found[term] = _Feature(
             term,
-            "; ".join(f"{n}: {_declared(request.columns[n])}" for n in column["columns"]),
+            _of_columns(request, column),
             column["encoding"] + (f" and {others} more" if others else ""),
             ("b" if own == 1 else f"b / {1 / own:g}") if alone else "see the effects per unit",
             wordy=True,

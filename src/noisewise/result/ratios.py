@@ -57,7 +57,7 @@ def effects(request: Request, draws: Draws, coordinates: Mapping[str, list[str]]
     family = family_of(request) if "coefficients" in coordinates else None
     if family is None or not all(np.isfinite(values).all() for values in draws.values()):
         return []
-    width = len(request.encoding)
+    width = sum("group" not in entry for entry in request.encoding)
     slopes = np.asarray(draws["coefficients"], float).reshape(-1, family.predictors, width)
     found = []
     levels = request.schema[request.targets[0]].categories or ("",)
@@ -83,7 +83,7 @@ def _by_kind(names: list[str]) -> Any:
 def _changes(request: Request) -> Iterator[tuple[int, Change]]:
     """The places of the design matrix's columns that are features as they are declared."""
     for place, entry in enumerate(request.encoding):
-        if entry["column"] in request.schema:
+        if entry["column"] in request.schema and "group" not in entry:
             formula = request.formula is not None
             change = _of_term(entry, request) if formula else _change(entry, request.schema)
             if change is not None:
@@ -111,7 +111,7 @@ def _of_term(entry: Mapping[str, Any], request: Request) -> Change | None:
     column = request.schema[entry["column"]]
     if entry.get("missing"):
         return Change(entry["name"], f"{column.name} missing instead of known", 1.0)
-    told = [each for each in request.encoding if not each.get("missing")]
+    told = [e for e in request.encoding if not e.get("missing") and "group" not in e]
     if any(column.name in each["columns"] and each["term"] != entry["term"] for each in told):
         return None
     if "level" in entry:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.data import Schema, source_columns
+from noisewise.data import Encoder, FormulaEncoder, Schema, source_columns
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 
@@ -70,6 +70,13 @@ class Request:
     def targets(self) -> list[str]:
         """The columns that the model explains."""
         return [name for name in (self.target, self.event) if name is not None]
+
+    @property
+    def encoder(self) -> Encoder:
+        """What encoded the fit's rows, made anew."""
+        if self.formula is not None:
+            return FormulaEncoder(self.formula, self.schema)
+        return Encoder(self.schema, self.target, self.features)
 
     def binding(self, model: Any = None) -> dict[str, Any]:
         """Arguments of `bind_model` that bind the fit's model to its schema again.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise._validate import NoisewiseError, finite_array, listed, shown
-from noisewise.data import Column, Encoder, Rows, Schema, fill_value, open_columns, record_count
+from noisewise.data import Column, Rows, Schema, fill_value, open_columns, record_count
 from noisewise.models import Survival
 from noisewise.result.ratios import Draws, family_of
 from noisewise.result.request import Request
@@ -58,7 +58,7 @@ def curves(
             f"survival curves are of times to an event, and the result is of the model "
             f"{request.model}: fit weibull or piecewise-exponential"
         )
-    encoder = Encoder(request.schema, request.target, request.features)
+    encoder = request.encoder
     if tuple(encoder.describe()) != request.encoding:
         raise NoisewiseError(
             "the result's features are not its columns as they are declared: survival cannot "
@@ -68,7 +68,9 @@ def curves(
     found, names = _people(columns, people)
     design = np.asarray(encoder.design(found), float)
     when = _times(times, family.follow_up)
-    predictor = np.asarray(draws["coefficients"], float) @ design.T
+    groups = dict.fromkeys(entry["term"] for entry in request.encoding if "group" in entry)
+    slopes = np.concatenate([draws[name] for name in ("coefficients", *groups)], axis=-1)
+    predictor = slopes.astype(float) @ design.T
     own = [
         np.asarray(draws[name], float)[:, None] for name in family.nuisance(1.0)
     ]  # draws x times, and whatever is behind

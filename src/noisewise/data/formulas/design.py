@@ -15,8 +15,16 @@ from noisewise.data.formulas.coding import Category, coded
 from noisewise.data.formulas.compiling import compile_factor
 from noisewise.data.formulas.declared import moments
 from noisewise.data.formulas.expressions import COMPARISONS, Binary, Cells, Expression, Level
-from noisewise.data.formulas.parsing import parse
-from noisewise.data.formulas.terms import Contrast, Encoded, Number, Part, Product, encode
+from noisewise.data.formulas.parsing import GroupTerm, parse
+from noisewise.data.formulas.terms import (
+    Contrast,
+    Encoded,
+    Group,
+    Number,
+    Part,
+    Product,
+    encode,
+)
 from noisewise.data.gaps import indicator_name, is_gap
 from noisewise.data.schema import Schema
 
@@ -58,19 +66,31 @@ class FormulaEncoder(Encoder):
         texts = dict.fromkeys(text for term in parsed.terms for text in term)
         factors = {text: compile_factor(text, schema) for text in texts}
         columns = _columns(parsed.terms, factors, schema)
-        self.features = tuple(dict.fromkeys(s for each in columns for s in each.sources))
+        self.groups = _groups(parsed.groups, schema)
+        spread = [each.product for group in self.groups for each in group.columns]
+        _refuse_many(len(columns) + len(spread))
+        self.features = tuple(
+            dict.fromkeys(s for each in (*columns, *spread) for s in each.sources)
+        )
         for name in self.outcome:
             if name in self.features:
                 raise SchemaError(
                     f"'{name}' is on both sides of the formula: take it out of the right one"
                 )
         self._encoding = encode(columns)
+        self._every = (*self._encoding.columns, *(c for g in self.groups for c in g.columns))
         self._check()
 
     @property
     def names(self) -> list[str]:
-        """The names of the coefficients, as R and statsmodels write them."""
-        return [each.product.label for each in self._encoding.columns]
+        """The names of the coefficients, as R and statsmodels write them; then those of the groups'
+        effects, as in ``1|ward[b]``."""
+        return [each.product.label for each in self._every]
+
+    @property
+    def grouped(self) -> int:
+        """Number of columns that are those of groups: the last ones."""
+        return len(self._every) - len(self._encoding.columns)
 
     @property
     def constant(self) -> tuple[float, ...] | None:
@@ -83,9 +103,9 @@ class FormulaEncoder(Encoder):
             if name not in arrays:
                 raise SchemaError(f"column {name!r} is in the formula but not in the arrays")
         count = len(next(iter(arrays.values()), np.empty(0)))
-        found = np.ones((count, len(self._encoding.columns)), np.float32)
+        found = np.ones((count, len(self._every)), np.float32)
         known: dict[str, np.ndarray] = {}
-        for k, each in enumerate(self._encoding.columns):
+        for k, each in enumerate(self._every):
             found[:, k] = self._values(each, arrays, known)
         return found
 
@@ -116,30 +136,35 @@ class FormulaEncoder(Encoder):
 
         ``term`` is the formula's term that it belongs to. ``original`` says what the encoded
         coefficient adds to the formula's own, by their names: those are per unit, at 0 of all else.
-        ``level`` and ``reference`` are those of a category that is a term of its own.
+        ``level`` and ``reference`` are those of a category that is a term of its own. Columns of
+        groups, ``group``, have neither.
         """
-        names = self.names
-        return [
-            {
+        names, found = self.names, []
+        owners: list[Group | None] = [None] * len(self._encoding.columns)
+        owners += [group for group in self.groups for _ in group.columns]
+        for k, each in enumerate(self._every):
+            column = each.product
+            group, sources = owners[k], column.sources
+            said: dict[str, Any] = {
                 "name": names[k],
-                "term": each.product.term,
-                "column": each.product.sources[0] if len(each.product.sources) == 1 else None,
-                "columns": list(each.product.sources),
+                "term": column.term if group is None else group.name,
+                "column": sources[0] if len(sources) == 1 else None,
+                "columns": list(sources),
                 "encoding": _words(each),
-                "original": {
-                    names[j]: weight
-                    for j, weight in enumerate(self._encoding.original[:, k].tolist())
-                    if weight
-                },
             }
-            | ({} if each.product.missing is None else {"missing": True})
-            | _level(each.product)
-            for k, each in enumerate(self._encoding.columns)
-        ]
+            if group is None:
+                weights = zip(names, self._encoding.original[:, k].tolist(), strict=False)
+                said["original"] = {name: weight for name, weight in weights if weight}
+            else:
+                said["group"] = group.category.column.name
+            if column.missing is not None:
+                said["missing"] = True
+            found.append(said | _level(column))
+        return found
 
     def feature_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """See `Encoder.feature_bounds`."""
-        ends = np.array([_ends(each) for each in self._encoding.columns]).T
+        ends = np.array([_ends(each) for each in self._every]).T
         return ends[0].astype(np.float32), ends[1].astype(np.float32)
 
     def __repr__(self) -> str:
@@ -153,7 +178,7 @@ class FormulaEncoder(Encoder):
             raise SchemaError(
                 f"two columns of the formula would be called {shown(twice)}: rename one"
             )
-        for each in self._encoding.columns:
+        for each in self._every:
             if not max(map(abs, _ends(each))) <= float(np.finfo(np.float32).max):
                 raise SchemaError(
                     f"'{each.product.label}' in the formula is too large within the declared "
@@ -196,6 +221,35 @@ def _columns(
                     ]
     if not found:
         raise SchemaError("the formula has no terms on its right side: name a column, or 1")
+    return tuple(found)
+
+
+def _groups(terms: tuple[GroupTerm, ...], schema: Schema) -> tuple[Group, ...]:
+    """Every group's intercepts and slopes, in the order in which they are written."""
+    found = []
+    for term in terms:
+        if schema.unit is not None and term.group == schema.unit.column:
+            raise SchemaError(
+                f"{term.text} in the formula: an effect for each unit of privacy would be about "
+                "single people; group by a declared category"
+            )
+        category = compile_factor(term.group, schema)
+        if not isinstance(category, Category):
+            raise SchemaError(
+                f"{term.text} in the formula groups by {term.group}, which is no category: declare "
+                "it one, with all its levels"
+            )
+        for factors in term.slopes:
+            slope = compile_factor(factors[0], schema) if len(factors) == 1 else None
+            parts = _parts(slope, None, schema) if isinstance(slope, Expression) else []
+            if factors and len(parts) != 1:
+                raise SchemaError(
+                    f"{term.text} in the formula: {':'.join(factors)} varies by group, and only "
+                    "the intercept and columns of one number a row can"
+                )
+            name = f"{':'.join(factors) or 1}|{term.group}"
+            number = parts[0] if parts and isinstance(parts[0], Number) else None
+            found.append(Group(name, category, number))
     return tuple(found)
 
 

@@ -98,10 +98,8 @@ def _without_groups(formula: str) -> tuple[str, list[str]]:
         else:
             parts[-1] += sign
     groups = [part.strip()[1:-1] for part in parts if _GROUP.fullmatch(part)]
-    if not groups:
-        return formula, []
     rest = [part for part in parts if not _GROUP.fullmatch(part)]
-    if any("|" in part for part in rest):
+    if any("|" in _QUOTED.sub("", part) for part in rest):
         raise SchemaError(
             f"the formula {shown(formula)} has a bar outside a group term: write group terms as "
             "(1 | ward), in brackets, and join them to the others by +"

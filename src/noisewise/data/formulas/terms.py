@@ -101,6 +101,33 @@ class Encoded:
 
 
 @dataclass(frozen=True, eq=False)
+class Group:
+    """Effects of a category's levels that vary around 0: one of the columns of ``(age | ward)``."""
+
+    name: str
+    """As in ``1|ward`` or ``age|ward``."""
+    category: Category
+    slope: Number | None
+    """What the effects multiply; None is 1."""
+
+    @property
+    def columns(self) -> tuple[Encoded, ...]:
+        """A column for each level, its number moved to its centre."""
+        number = () if self.slope is None else (self.slope,)
+        coding = self.category.contrasts(whole=True)
+        return tuple(
+            Encoded(
+                Product(
+                    (*number, Contrast(self.category, label, weights)),
+                    name=f"{self.name}[{level}]",
+                ),
+                frozenset(part.label for part in number),
+            )
+            for level, (label, weights) in zip(self.category.levels, coding.items(), strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Encoding:
     """The encoded design, and what its coefficients are in the formula's own terms."""
 
