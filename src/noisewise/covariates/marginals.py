@@ -68,7 +68,7 @@ def release_marginals(
         return {"indicators": found}
 
     found = release_sum(
-        rows.map(indicators),
+        rows.wide(indicators, int(starts[-1])),
         math.sqrt(len(bins)),
         budget,
         what=COUNTS,

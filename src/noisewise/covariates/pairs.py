@@ -105,7 +105,7 @@ def release_pairs(
         return {"products": values[:, first] * values[:, second]}
 
     found = release_sum(
-        rows.map(products),
+        rows.wide(products, len(first)),
         features.clip_norm,
         budget,
         what=PAIRS,

@@ -10,8 +10,8 @@ from noisewise.covariates.shape import SHARE, CovariateShape, covariate_columns,
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel
 
-_POOL = 65_536
-"""Simulated rows that stand for a shape: rare levels must be among them."""
+_POOL, _LEAST_POOL, _POOL_NUMBERS = 65_536, 16_384, 2**24
+"""Simulated rows that stand for a shape: rare levels must be among them. Fewer of wide rows."""
 
 
 def share_to_spend(bound: BoundModel, wanted: float | None = None) -> float:
@@ -54,7 +54,7 @@ def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
         bound: The model.
         shape: What was bought about its covariates.
     """
-    rows = shape.simulate(np.random.default_rng(3), _POOL)
+    rows = shape.simulate(np.random.default_rng(3), _pool(len(shape.bins)))
     return bound.with_covariates(rows, share_noise=shape.share_noise)
 
 
@@ -67,9 +67,13 @@ def as_declared(bound: BoundModel, bought: tuple[Release, ...], rows: int) -> Bo
         bought: What buying the shape releases: `covariates_cost`.
         rows: Their public number.
     """
-    simulated = bound.view.schema.simulate(np.random.default_rng(3), _POOL)
     columns = covariate_columns(bound.view, bound.target.generated)
+    simulated = bound.view.schema.simulate(np.random.default_rng(3), _pool(len(columns)))
     bins = covariate_bins(bound.view.schema, columns)
     noise = bought[0].noise_multiplier * len(bins) ** 0.5
     known = {each.column.name: simulated[each.column.name] for each in bins}
     return bound.with_covariates(known, share_noise=noise / rows)
+
+
+def _pool(columns: int) -> int:
+    return int(np.clip(_POOL_NUMBERS // max(1, columns), _LEAST_POOL, _POOL))
