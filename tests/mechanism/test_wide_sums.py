@@ -13,7 +13,7 @@ BUDGET = Budget(epsilon=1.0, delta=1e-6)
 
 def products(columns):
     X = np.asarray(columns["X"], float)
-    return {"products": (X[:, :, None] * X[:, None, :]).reshape(len(X), -1)}
+    return {"products": (X[:, :, None] * X[:, None, :]).reshape(len(X), 9)}
 
 
 def total(rows):
