@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise.baselines import dp_vi_settings, network_target
 from noisewise.baselines.dp_em import assemble_em
-from noisewise.data import Column, Rows, Schema
+from noisewise.data import Column, Rows, Schema, Unit
 from noisewise.dpsep import (
     Bounds,
     LinearSite,
@@ -108,7 +108,18 @@ def _dpvi_cases() -> list[Case]:
     ]
     written = build_target(normal_regression, {name: column[:4] for name, column in rows.items()})
     cases.append(_dpvi("of a NumPyro model", written, rows, rule="aligned"))
-    return [*cases, _dpvi_of_a_mixture(), _dpvi_of_a_network(rows)]
+    return [*cases, _dpvi_of_units(), _dpvi_of_a_mixture(), _dpvi_of_a_network(rows)]
+
+
+def _dpvi_of_units() -> Case:
+    """Of one to three rows each."""
+    columns = (
+        Column(name="age", kind="real", bounds=(0, 9)),
+        Column(name="ill", kind="binary"),
+    )
+    bound = bind_model("logistic", Schema(columns, unit=Unit("person", 3)), "ill")
+    rows = bound.view.simulate(np.random.default_rng(0), COUNT)
+    return _dpvi("of units", bound.target, rows, rule="aligned")
 
 
 def _dpvi_of_a_mixture() -> Case:

@@ -36,6 +36,13 @@ def fit(
             help="dpvi, or dp-sep (linear, logistic, probit and network; a network needs it)."
         ),
     ] = "dpvi",
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Of units with more rows than declared keep the first or random ones; this "
+            "changes the data."
+        ),
+    ] = None,
     clamp: Annotated[
         bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
     ] = False,
@@ -87,7 +94,9 @@ def fit(
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
-        table = Table.read(data, declared, clamp=clamp, ignore_undeclared=ignore_undeclared)
+        table = Table.read(
+            data, declared, clamp=clamp, ignore_undeclared=ignore_undeclared, keep=keep
+        )
         with common.progress_bar("Private fit") as progress:
             result = run_fit(
                 model,

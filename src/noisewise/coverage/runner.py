@@ -146,7 +146,7 @@ def coverage(
         covariate_share=covariate_share,
         rows=rows,
         budget=budget,
-        others=(*bought, *count_cost(schema.rows, budget)),
+        others=(*bought, *count_cost(schema.public_count, budget)),
         posterior=posterior,
         draws=draws,
         seed=seed,
@@ -207,6 +207,7 @@ def _run(
 
 
 def _refuse_stress(bound: BoundModel, plan: Any, method: str) -> None:
+    bound.require_rows("stress=True")
     if method != "dpvi" or bound.simulable or not isinstance(plan, Plan | None):
         raise NoisewiseError(
             "stress=True is for fits by DPVI that buy what covariates are like, with a Plan or "

@@ -10,8 +10,17 @@ from noisewise.data.encoding import Encoder
 from noisewise.data.errors import DataError, SchemaError
 from noisewise.data.gaps import GAP, fill_value, filled, indicator_name, is_gap
 from noisewise.data.json_schema import json_schema_text
-from noisewise.data.private import PrivateRows, Rows, record_count
+from noisewise.data.private import (
+    SIZE,
+    WEIGHT,
+    PrivateRows,
+    Rows,
+    UnitLayout,
+    laid_out,
+    record_count,
+)
 from noisewise.data.review import SchemaReview, review_schema
 from noisewise.data.sample import PublicSample, open_columns
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
+from noisewise.data.units import ONE_ROW, Unit, lay_out

@@ -28,7 +28,13 @@ def read_columns(data: Any, schema: Schema, *, ignore_undeclared: bool) -> dict[
     """The declared columns of a frame, a dict or a structured array, as they come, by name."""
     names, fetch = _open(data)
     sources = _sources(names, schema, ignore_undeclared=ignore_undeclared)
-    return {column.name: _gather(column, sources[column.name], fetch) for column in schema}
+    found = {column.name: _gather(column, sources[column.name], fetch) for column in schema}
+    return found | {name: fetch(name) for name in _identifiers(schema)}
+
+
+def _identifiers(schema: Schema) -> tuple[str, ...]:
+    """The column that says which unit a row is of, where units are declared."""
+    return () if schema.unit is None else (schema.unit.column,)
 
 
 def column_names(data: Any) -> list[str]:
@@ -67,6 +73,7 @@ def _sources(
         column.name: (column.name,) if column.name in names else column.entry_names
         for column in schema
     }
+    sources |= {name: (name,) for name in _identifiers(schema)}
     used = {name for parts in sources.values() for name in parts}
     if used.isdisjoint(names):
         # Without a header the names are the first row's values: they must not be quoted.
@@ -217,10 +224,11 @@ def _read_csv(path: str, schema: Schema, *, ignore_undeclared: bool) -> dict[str
             f"{shown(path)} is not a CSV file that can be read: expected UTF-8, a header row, "
             "commas, and as many cells in every row"
         ) from None
-    return {
+    found = {
         column.name: _gather(column, sources[column.name], partial(_parsed, column, table))
         for column in schema
     }
+    return found | {name: np.asarray(table[name].to_numpy()) for name in _identifiers(schema)}
 
 
 def _unreadable(path: str, error: OSError) -> DataError:

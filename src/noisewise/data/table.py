@@ -11,9 +11,10 @@ import numpy as np
 from noisewise._validate import shown
 from noisewise.data.checking import bounded, is_constant
 from noisewise.data.errors import DataError
-from noisewise.data.private import PrivateRows
+from noisewise.data.private import SIZE, PrivateRows, Rows, UnitLayout
 from noisewise.data.reading import read_columns, read_file
 from noisewise.data.schema import Schema
+from noisewise.data.units import checked_keep, lay_out
 
 
 class Table:
@@ -29,6 +30,9 @@ class Table:
         ignore_undeclared: Drop columns that the schema does not declare, instead of refusing the
             table.
         allow_constant: Accept columns that hold one single value in every row.
+        keep: Where the schema declares a `[unit]`: keep ``"first"`` or ``"random"`` rows of units
+            that have more than its ``max_rows``, instead of refusing the table. **This changes the
+            data**: what is estimated is about the rows that are kept.
 
     Raises:
         DataError: The table does not keep to the schema. The message names the column and the
@@ -52,13 +56,19 @@ class Table:
         clamp: bool = False,
         ignore_undeclared: bool = False,
         allow_constant: bool = False,
+        keep: str | None = None,
     ) -> None:
         raw = read_columns(data, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
-        self._fill(raw, schema, clamp=clamp, coded=False, allow_constant=allow_constant)
+        self._fill(raw, schema, clamp=clamp, coded=False, allow_constant=allow_constant, keep=keep)
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, Any], schema: Schema, *, allow_constant: bool = False
+        cls,
+        arrays: Mapping[str, Any],
+        schema: Schema,
+        *,
+        allow_constant: bool = False,
+        keep: str | None = None,
     ) -> Table:
         """A table from arrays as `Table.rows` holds them: category columns as integer codes.
 
@@ -69,10 +79,11 @@ class Table:
             arrays: By column.
             schema: What is declared about them.
             allow_constant: As for `Table`.
+            keep: As for `Table`.
         """
         table = cls.__new__(cls)
         raw = read_columns(dict(arrays), _checked_schema(schema), ignore_undeclared=False)
-        table._fill(raw, schema, clamp=False, coded=True, allow_constant=allow_constant)
+        table._fill(raw, schema, clamp=False, coded=True, allow_constant=allow_constant, keep=keep)
         return table
 
     @classmethod
@@ -84,6 +95,7 @@ class Table:
         clamp: bool = False,
         ignore_undeclared: bool = False,
         allow_constant: bool = False,
+        keep: str | None = None,
     ) -> Table:
         """Read a `.csv`, `.csv.gz` or `.parquet` file.
 
@@ -93,9 +105,10 @@ class Table:
             clamp: As for `Table`.
             ignore_undeclared: Leave columns out that the schema does not declare.
             allow_constant: As for `Table`.
+            keep: As for `Table`.
         """
         raw = read_file(path, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
-        return cls(raw, schema, clamp=clamp, allow_constant=allow_constant)
+        return cls(raw, schema, clamp=clamp, allow_constant=allow_constant, keep=keep)
 
     def _fill(
         self,
@@ -105,8 +118,10 @@ class Table:
         clamp: bool,
         coded: bool,
         allow_constant: bool,
+        keep: str | None,
     ) -> None:
         """Check the columns one by one and keep them."""
+        keep = checked_keep(keep, schema.unit)
         _check_lengths(raw)
         arrays = {c.name: bounded(c, raw[c.name], clamp=clamp, coded=coded) for c in schema}
         for name, values in arrays.items():
@@ -117,6 +132,9 @@ class Table:
                 )
         self._schema = schema
         self._rows = PrivateRows(arrays)
+        if schema.unit is not None:
+            layout = lay_out(np.asarray(raw[schema.unit.column]), schema.unit, keep)
+            self._rows = PrivateRows(arrays | {SIZE: _sizes(layout, raw)}, layout)
 
     @property
     def schema(self) -> Schema:
@@ -140,21 +158,37 @@ class Table:
         Args:
             columns: Of the sample, by name.
         """
-        own = self._rows.unsafe_columns()
-        return [n for n, values in columns.items() if n in own and _same(values, own[n])]
+        found: list[str] = []
+
+        def look(own: Rows) -> Rows:
+            found.extend(n for n, values in columns.items() if n in own and _same(values, own[n]))
+            return own
+
+        self._rows.map(look)  # row by row, whoever they are about
+        return found
 
     def __len__(self) -> int:
-        """The number of rows; not public unless the schema declares it."""
+        """The number of rows, or of units where the schema declares such; not public unless the
+        schema says so."""
         return self._rows.true_count
 
     def __repr__(self) -> str:
-        return f"Table({'; '.join(column.summary() for column in self._schema)})"
+        columns = "; ".join(column.summary() for column in self._schema)
+        unit = "" if self._schema.unit is None else f"; protects {self._schema.unit.words}"
+        return f"Table({columns}{unit})"
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
     """Cell by cell, gaps included."""
     floats = one.dtype.kind == other.dtype.kind == "f"
     return np.array_equal(one, other, equal_nan=floats)
+
+
+def _sizes(layout: UnitLayout, raw: Mapping[str, np.ndarray]) -> np.ndarray:
+    """On every unit's first row how many of its rows are kept; 0 on others."""
+    found = np.zeros(len(next(iter(raw.values()))), np.int64)
+    found[layout.places[:, 0]] = layout.filled.sum(axis=1)
+    return found
 
 
 def _checked_schema(schema: object) -> Schema:

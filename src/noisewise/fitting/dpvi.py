@@ -79,7 +79,7 @@ class Dpvi:
         """The fit as it would be if covariates were as declared; a fit that buys their shape makes
         its settings anew. Clipped gradients cannot run away beside those of a Gaussian prior, which
         planned fits of up to 200 coordinates have: only other runs are begun."""
-        count, bound = job.table.schema.rows or nominal_count(job.table), job.bound
+        count, bound = job.table.schema.public_count or nominal_count(job.table), job.bound
         bought = covariates_cost(bound, job.budget, job.covariate_share)
         bound = as_declared(bound, bought, count) if bought else bound
         settings = self._settings or guess_settings(bound, count, job.budget, job.steps)
@@ -209,7 +209,7 @@ def _assemble_once(job: Job, settings: Settings) -> Run:
     count, schema = nominal_count(job.table), job.table.schema
     others = (
         *covariates_cost(job.bound, job.budget, job.covariate_share),
-        *count_cost(schema.rows, job.budget),
+        *count_cost(schema.public_count, job.budget),
     )
     try:
         mechanism = settings.mechanism().calibrate(job.budget, others)

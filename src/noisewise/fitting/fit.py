@@ -111,7 +111,7 @@ def fit(
         covariate_share = 0.0  # neither these settings nor their posterior simulate covariates
     bound = bind_model(model, table.schema, target, features, public_sample)
     _refuse_own_rows(public_sample, table)
-    count = table.schema.rows or nominal_count(table) // 2
+    count = table.schema.public_count or nominal_count(table) // 2
     refuse_if_too_large(count, bound.width, bound.target.dim, steps or STEPS, draws)
     job = Job(
         bound=bound,
@@ -170,6 +170,7 @@ def _fit(job: Job, method: Method) -> Result:
         prepared.releases,
         settings=prepared.source,
         count=count,
+        protects=job.table.schema.protected,
         public_sample=job.public_sample,
         insecure_seed=job.insecure_seed,
         more={

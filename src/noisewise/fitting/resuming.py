@@ -71,6 +71,7 @@ def _reserve(job: Job) -> Reservation | None:
         job.budget,
         job.bound.name if target is None else f"{job.bound.name} of {target}",
         schema=job.table.schema.fingerprint(),
+        unit="" if job.table.schema.unit is None else job.table.schema.unit.column,
         seeded=job.insecure_seed is not None,
         token="" if checkpoint is None else checkpoint.token,
         reached=0 if checkpoint is None else checkpoint.reached,

@@ -51,6 +51,9 @@ def release_sum(
 ) -> SumRelease:
     """The sum of all records' values plus Gaussian noise.
 
+    A record is a row, or a unit's rows added up, if private rows are of units: then it is that sum
+    which is clipped.
+
     Replacing a record can move the sum twice as far as adding one, and the accountant then asks
     for twice the noise.
 
@@ -102,7 +105,7 @@ def _stretches(values: PrivateRows | Float[np.ndarray, "count k"]) -> Iterator[n
     if not isinstance(values, PrivateRows):
         yield np.asarray(values, float)
         return
-    for rows in values.unsafe_passes():
+    for rows in values.unit_sums().unsafe_passes():
         (column,) = rows.values()
         yield np.asarray(column, float)
 

@@ -20,3 +20,4 @@ from noisewise.models.ready_made import (
     model_name,
 )
 from noisewise.models.target import Target
+from noisewise.models.units import of_units

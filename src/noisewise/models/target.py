@@ -17,15 +17,10 @@ from jax import Array
 from numpyro import handlers
 from numpyro.distributions import biject_to
 
-from noisewise.data import Rows
+from noisewise.data import WEIGHT, Rows
 from noisewise.models.frame import Frame
 from noisewise.models.inspection import Layout, log_probability
 from noisewise.models.linear_parts import LinearParts
-
-WEIGHT = "(weight)"
-"""A column that rows may hold beside the model's arguments: a factor, from 0, on every row's
-log-likelihood. The model never sees it; a row of weight 0 contributes nothing, whatever it holds.
-"""
 
 
 @dataclass(frozen=True)
@@ -46,6 +41,21 @@ class Target:
     def dim(self) -> int:
         """Number of unconstrained coordinates."""
         return sum(site.size for site in self.layout.latents)
+
+    @property
+    def rows(self) -> Target:
+        """The same model of single rows, where a record has several."""
+        return self
+
+    @property
+    def rows_each(self) -> int:
+        """Rows that a record has, at most."""
+        return 1
+
+    @property
+    def record_width(self) -> int:
+        """Numbers that a record has."""
+        return self.rows_each * sum(int(np.prod(shape)) for _, shape, _ in self.layout.signature)
 
     @property
     def labels(self) -> list[str]:

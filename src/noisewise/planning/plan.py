@@ -248,7 +248,7 @@ def plan(
     simulated = rows if fits or method == "dp-sep" else 2
     refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    others = (*bought, *count_cost(schema.rows, budget))
+    others = (*bought, *count_cost(schema.public_count, budget))
     bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noisewise._validate import Progress, integer_at_least
+from noisewise._validate import NoisewiseError, Progress, integer_at_least
 from noisewise.covariates import know_covariates
 from noisewise.data import Column, Rows, Schema, SchemaError, Table
 from noisewise.mechanism import Budget
@@ -96,6 +96,11 @@ def declaration_costs(
         progress: Called with columns done and their number.
     """
     integer_at_least("rows", rows, 100)
+    if schema.unit is not None:
+        raise NoisewiseError(
+            "what declarations cost is simulated for single rows, and a [unit] is declared: "
+            "leave it out of the schema that is tried"
+        )
     asked = narrower or {}
     for name in asked:
         _checked_narrower(schema[name], asked[name])

@@ -60,7 +60,7 @@ def _context(result: Result) -> dict[str, Any]:
         "facts": [
             ("epsilon spent", f"{spent:.3f} of {budget.epsilon:g}"),
             ("delta", words.small(budget.delta)),
-            ("rows, as used", f"{result.request.public_count:,}"),
+            (_counted(result.request), f"{result.request.public_count:,}"),
             ("parameters", f"{parameters:,}"),
         ],
         "request": _request(result),
@@ -76,21 +76,32 @@ def _context(result: Result) -> dict[str, Any]:
 def _request(result: Result) -> dict[str, Any]:
     request, budget = result.request, result.privacy.budget
     columns, target, rows = request.columns, request.target, request.public_count
+    unit = "record" if request.schema.unit is None else request.schema.unit.column
     return {
         "model": request.model,
         "target": target,
         "target_declared": _declared(columns.get(target)) if target in columns else "",
         "posterior": words.POSTERIORS.get(request.posterior, request.posterior),
+        "counted": _counted(request),
         "rows": f"{rows:,}",
         "rows_source": result.privacy.sources.get("number of rows", "source not recorded"),
         "features": _features(request),
         "coefficients": request.network is None,
         "promises": [
-            (f"epsilon = {budget.epsilon:g}", words.epsilon_sentence(budget)),
+            (f"epsilon = {budget.epsilon:g}", words.epsilon_sentence(budget, unit)),
             (f"delta = {words.small(budget.delta)}", words.delta_sentence(budget, rows)),
-            (f"{budget.adjacency} adjacency", words.adjacency_sentence(budget)),
+            (
+                f"{budget.adjacency} adjacency",
+                words.adjacency_sentence(budget, request.schema.unit),
+            ),
         ],
     }
+
+
+def _counted(request: Request) -> str:
+    """What the public count is of."""
+    unit = request.schema.unit
+    return "rows, as used" if unit is None else f"{unit.column} units, as used"
 
 
 class _Feature(NamedTuple):

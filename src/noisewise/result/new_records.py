@@ -156,7 +156,7 @@ def _values(
     result: Result, bound: BoundModel, records: _Records, kind: str, seed: int
 ) -> Iterator[np.ndarray]:
     """Every draw's mean, probabilities or outcome (draws x records x levels), some at a time."""
-    target = bound.target
+    target = bound.target.rows  # row by row, whoever rows are about
     latents = {
         site.name: jnp.asarray(result.draws[site.name], jnp.float32)
         for site in target.layout.latents

@@ -79,10 +79,9 @@ class Simulator:
 
     def _widths(self) -> list[int]:
         kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
-        signature = self.bound.target.layout.signature
-        width = sum(np.prod(shape, dtype=int) for _, shape, _ in signature)
+        width = self.bound.width
         batch = max(run.passes.size for run in self.design.runs) * self.bound.target.dim * 4
-        floats = self.public_count * max(int(width), 1) * 2 + batch
+        floats = self.public_count * max(width, 1) * 2 + batch
         most = max(1, int(_GROUP_FLOATS[kind] // floats))
         return [min(width, most) for width in _GROUPS[kind]]
 
