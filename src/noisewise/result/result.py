@@ -164,8 +164,8 @@ class Result(Shown):
         include the privacy noise, as all of the posterior does.
 
         Args:
-            data: A frame or a dictionary with the fit's features, as the schema declares them;
-                other columns are ignored.
+            data: A frame, a dictionary or a file (.csv, .csv.gz, .parquet) with the fit's
+                features, as the schema declares them; other columns are ignored.
             model: The model that was fitted, where it is a function.
             kind: ``"mean"`` for expected outcomes or probabilities, ``"outcome"`` for where a
                 new record's outcome itself would lie.
