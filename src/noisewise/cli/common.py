@@ -68,6 +68,14 @@ CovariateShare = Annotated[
     ),
 ]
 
+MisfitShare = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of the budget that buys whether outcomes scatter more than the model says "
+        "(0.02; 0 buys none)."
+    ),
+]
+
 
 @contextmanager
 def one_line_errors(kept: Path | None = None, *flags: str) -> Iterator[None]:

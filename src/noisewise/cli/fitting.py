@@ -36,6 +36,7 @@ def fit(
     ] = None,
     public_sample: common.PublicRows = None,
     covariate_share: common.CovariateShare = None,
+    misfit_share: common.MisfitShare = None,
     method: Annotated[
         str,
         typer.Option(
@@ -134,6 +135,7 @@ def fit(
                 steps=steps,
                 public_sample=common.read_public_sample(public_sample, declared),
                 covariate_share=covariate_share,
+                misfit_share=misfit_share,
                 method=method,
                 insecure_seed=insecure_seed,
                 progress=progress,

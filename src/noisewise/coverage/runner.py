@@ -29,7 +29,7 @@ from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel, RowView, TargetNames, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
-from noisewise.posterior import METHODS, check_method, default_method
+from noisewise.posterior import METHODS, check_method, default_method, sizes_cost
 from noisewise.trials import STRESSES, SimulatedFits
 
 AS_DECLARED = "as the schema declares"
@@ -134,6 +134,7 @@ def coverage(
     if isinstance(settings, Settings):
         check_method(posterior, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    sizes = sizes_cost(bound, budget, covariate_share) if method == "dpvi" else ()
     view = bound.view
     bound = as_declared(bound, bought, rows) if bought else bound
     spec = Spec(
@@ -146,7 +147,7 @@ def coverage(
         covariate_share=covariate_share,
         rows=rows,
         budget=budget,
-        others=(*bought, *count_cost(schema.public_count, budget)),
+        others=(*bought, *sizes, *count_cost(schema.public_count, budget)),
         posterior=posterior,
         draws=draws,
         seed=seed,

@@ -44,6 +44,7 @@ def fit(
     steps: int | None = None,
     public_sample: PublicSample | None = None,
     covariate_share: float | None = None,
+    misfit_share: float | None = None,
     method: str = "dpvi",
     posterior: str | None = None,
     draws: int = 4000,
@@ -77,6 +78,10 @@ def fit(
             unless given, nothing for models without covariates or with a ``public_sample``. With 0
             they are simulated from the schema alone, and error bars hold only as far as it
             describes them.
+        misfit_share: Share of the budget that buys, after the steps, how large gradients are at the
+            fit, and with it whether outcomes scatter more than the model says: a fiftieth unless
+            given, nothing where covariates are simulated from the schema alone. With 0 a wrong
+            model is not noticed.
         method: ``"dpvi"``, or ``"dp-sep"``: stochastic expectation propagation, for linear,
             logistic and probit regressions and networks. A network can only be fitted so.
         posterior: How a DPVI trace is read, by default the noise-aware way. For a mixture it is
@@ -122,6 +127,7 @@ def fit(
         draws=draws,
         steps=steps,
         covariate_share=covariate_share,
+        misfit_share=misfit_share,
         public_sample=public_sample,
         insecure_seed=insecure_seed,
         progress=progress,
@@ -143,10 +149,11 @@ def fit(
 def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | None) -> Method:
     if name == "dpvi":
         return Dpvi(plan, posterior)
-    if posterior is not None or job.covariate_share is not None or isinstance(plan, Settings):
+    shares = (job.covariate_share, job.misfit_share)
+    if posterior is not None or shares != (None, None) or isinstance(plan, Settings):
         raise NoisewiseError(
-            "posterior, covariate_share and DPVI's settings belong to method='dpvi': leave them "
-            "out with method='dp-sep'"
+            "posterior, covariate_share, misfit_share and DPVI's settings belong to "
+            "method='dpvi': leave them out with method='dp-sep'"
         )
     if job.bound.capabilities.site == "network":
         if plan is not None:
@@ -195,7 +202,7 @@ def _fit(job: Job, method: Method) -> Result:
         burn_in=reading.burn_in,
         coordinates=job.bound.coordinates,
         nuisance=reading.nuisance,
-        notes=prepared.notes,
+        notes=(*prepared.notes, *reading.notes),
     )
 
 

@@ -48,6 +48,7 @@ from noisewise.planning.search import (
     learn_recalibration,
     search,
 )
+from noisewise.posterior import sizes_cost
 from noisewise.trials import sep_simulator
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
@@ -248,7 +249,8 @@ def plan(
     simulated = rows if fits or method == "dp-sep" else 2
     refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    others = (*bought, *count_cost(schema.public_count, budget))
+    sizes = sizes_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    others = (*bought, *sizes, *count_cost(schema.public_count, budget))
     bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
