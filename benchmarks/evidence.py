@@ -77,6 +77,10 @@ STEPS = {
         whole="benchmarks.families --simulations 1000 --steps 4000",
         small="benchmarks.families --simulations 16 --only poisson,weibull",
     ),
+    "wrong-model": Step(
+        whole="benchmarks.wrong_model --data {data} --models poisson logistic --fits 200 --real",
+        small="benchmarks.wrong_model --data {data} --fits 4",
+    ),
     "units": Step(
         whole="benchmarks.units --fits 1000",
         small="benchmarks.units --fits 20",
