@@ -22,7 +22,10 @@ def fit(
     schema: Annotated[Path, typer.Option(help=common.SCHEMA_HELP)],
     epsilon: common.Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the result.")],
-    model: common.Model = "logistic",
+    model: common.Model = None,
+    formula: common.Formula = None,
+    family: common.Family = None,
+    prior: common.Priors = None,
     target: common.Target = None,
     delta: common.Delta = 1e-6,
     features: common.Features = None,
@@ -126,11 +129,13 @@ def fit(
         )
         with table, common.progress_bar("Private fit") as progress:
             result = run_fit(
-                model,
+                common.chosen_model(model, formula),
                 table,
                 budget=budget,
                 target=common.targets(target),
                 features=common.listed(features),
+                family=family,
+                priors=common.priors(prior),
                 plan=planned,
                 steps=steps,
                 public_sample=common.read_public_sample(public_sample, declared),

@@ -27,7 +27,7 @@ from noisewise.fitting.method import Job, Method, Prepared, Reading, nominal_cou
 from noisewise.fitting.network import NetworkSep
 from noisewise.fitting.resuming import begin, open_checkpoint, settle
 from noisewise.mechanism import Budget, Ledger, refuse_double_precision
-from noisewise.models import TargetNames, bind_model
+from noisewise.models import Priors, TargetNames, bind_model
 from noisewise.planning import Plan
 from noisewise.planning.first_guess import STEPS
 from noisewise.result import Request, Result
@@ -40,6 +40,8 @@ def fit(
     budget: Budget,
     target: TargetNames = None,
     features: list[str] | None = None,
+    family: str | None = None,
+    priors: Priors | None = None,
     plan: Plan | Settings | None = None,
     steps: int | None = None,
     public_sample: PublicSample | None = None,
@@ -62,12 +64,17 @@ def fit(
     Args:
         model: A NumPyro model function, ``"logistic"``, ``"probit"``, ``"poisson"``, ``"linear"``,
             ``"network"``, ``"mixture"`` or ``"path/to/model.py:function"``. Its arguments are
-            columns of the table by name; ``X`` and ``y`` are the design matrix and the target.
+            columns of the table by name; ``X`` and ``y`` are the design matrix and the target. Or a
+            formula, in R's sense of the operators: ``"visits ~ age * sex + log(income)"``.
         table: The rows, checked against a schema.
         budget: Epsilon and delta, and what they protect.
         target: The column that is ``y`` to the model; of a survival model two, a time and whether
             it is an event's.
         features: The columns that make up ``X``; all but the target if not given.
+        family: Of a formula: ``"poisson"``, ``"logistic"``, ... By default what suits the target's
+            kind.
+        priors: Of a formula's coefficients, by name, on the encoded scale: sds, or
+            ``numpyro.distributions.Normal``. Others keep the family's.
         plan: From `noisewise.plan`, or settings of your own. Without one, a quick plan is made by
             simulation first (`noisewise.plan` with ``fits=0``).
         steps: How many, where there is no plan; 4000 unless given, of DP-SEP 400, of a network 800.
@@ -114,7 +121,9 @@ def fit(
     one_of("method", method, ("dpvi", "dp-sep"))
     if isinstance(plan, Settings) and not plan.full_curvature and covariate_share is None:
         covariate_share = 0.0  # neither these settings nor their posterior simulate covariates
-    bound = bind_model(model, table.schema, target, features, public_sample)
+    bound = bind_model(
+        model, table.schema, target, features, public_sample, family=family, priors=priors
+    )
     _refuse_own_rows(public_sample, table)
     count = 0 if table.memory else table.schema.public_count or nominal_count(table) // 2
     refuse_if_too_large(
@@ -220,6 +229,8 @@ def _request(job: Job, method: Method, prepared: Prepared, reading: Reading) -> 
         public_count=prepared.public_count,
         settings=prepared.settings,
         network=reading.network,
+        formula=job.bound.formula,
+        priors=job.bound.prior_words,
     )
 
 
