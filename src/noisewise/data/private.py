@@ -114,9 +114,9 @@ class PrivateRows:
         return dict(self.units()._columns)
 
     def unsafe_passes(self) -> Iterator[Rows]:
-        """The columns, a stretch of records after the other: as many as memory allows. **Whatever
-        is computed from them has to be paid for.**"""
-        yield self.unsafe_columns()
+        """The rows, whoever they are about, a stretch after the other: as many as memory allows.
+        **Whatever is computed from them has to be paid for.**"""
+        yield dict(self._columns)
 
     @property
     def true_count(self) -> int:
