@@ -21,7 +21,7 @@ from noisewise.checks.comparison import Comparison
 from noisewise.checks.contributions import Question
 from noisewise.checks.outcomes import Outcome, outcome_of
 from noisewise.checks.purchase import buy_sums, rehearse_purchase
-from noisewise.checks.reference import Covariates, simulate_reference, simulated_covariates
+from noisewise.checks.reference import simulate_reference, simulated_covariates
 from noisewise.data import WEIGHT, PublicSample, Rows, Table
 from noisewise.mechanism import Budget, Ledger, calibrate, in_blocks
 from noisewise.models import BoundModel
@@ -65,16 +65,28 @@ class _Side:
         weight = arguments.get(WEIGHT)
         return found if weight is None else np.where(np.asarray(weight) > 0, found, np.nan)
 
-    def simulated(self, covariates: Covariates) -> Rows:
-        """The covariates' rows, as columns, with outcomes from this model at its posterior mean."""
-        given = {n: jnp.asarray(c) for n, c in covariates.arguments.items() if n != WEIGHT}
+    @property
+    def argument(self) -> str:
+        """What the model calls the outcome."""
+        (name,) = self.bound.target.rows.generated
+        return name
+
+    def simulated(self, columns: Rows) -> np.ndarray:
+        """Outcomes for these rows, in the form of `Table.rows`, at the posterior mean."""
+        arguments = self.bound.view.encode(columns)
+        given = {n: jnp.asarray(c) for n, c in arguments.items() if n != WEIGHT}
         theta = jnp.asarray(self.draws.mean(0), jnp.float32)
         drawn = self.bound.target.rows.simulate(jax.random.PRNGKey(6), theta, given)
-        (argument,) = (name for name in drawn if name in self.bound.target.rows.generated)
-        return {"outcome": np.asarray(drawn[argument])}
+        return np.asarray(drawn[self.argument])
 
-    def effective_parameters(self, covariates: Covariates, rows: float) -> float:
-        """How many parameters the data decide, rather than the prior."""
+    def scores_with(self, columns: Rows, outcome: np.ndarray) -> Float[np.ndarray, " count"]:
+        """`scores` of these rows if they had these outcomes."""
+        arguments = self.bound.view.encode(columns)
+        kind = arguments[self.argument].dtype
+        return self.scores(arguments | {self.argument: outcome.astype(kind)})
+
+    def effective_parameters(self, rows: float) -> float:
+        """How many parameters so many rows decide, rather than the prior."""
         asked = Question(
             view=self.bound.view,
             outcome=self.outcome,
@@ -82,7 +94,7 @@ class _Side:
             cells=Everybody(),
             bins=0,
         )
-        found = simulate_reference(self.bound, asked, covariates)
+        found = simulate_reference(self.bound, asked, simulated_covariates(self.bound))
         information = found.scores.T @ found.scores * (rows / len(found.scores))
         told = np.linalg.pinv(information + found.prior_precision, hermitian=True)
         return float(np.trace(told @ information))
@@ -132,13 +144,12 @@ def compare(
     one = _side(first, first_model, public_sample)
     other = _side(second, second_model, public_sample)
     _refuse_unlike(one, other)
-    covariates = simulated_covariates(one.bound)
     most_rows = one.bound.view.schema.most_rows
     sensitivity = math.sqrt(1 + 2 * _BESIDE**2) * most_rows
     rows = max(first.request.public_count, 2) * max(1.0, most_rows / 2)
     if bound is None:
         noise = calibrate(budget, 1.0, 1) * sensitivity / rows
-        bound = _planned_bound(one, other, covariates, noise)
+        bound = _planned_bound(one, other, noise)
     limit = bound
 
     def contributions(columns: Rows) -> Rows:
@@ -163,11 +174,7 @@ def compare(
     variance = max(float(bought.total[1] / _BESIDE / count) - mean**2, 0.0)
     # The number of rows is noisy as well.
     noise = bought.noise_sd / count * math.sqrt(1 + (mean / _BESIDE) ** 2)
-    sizes = [
-        side.effective_parameters(replaced, count)
-        for side, replaced in ((one, covariates), (other, simulated_covariates(other.bound)))
-    ]
-    optimism = (sizes[0] - sizes[1]) / count
+    optimism = (one.effective_parameters(count) - other.effective_parameters(count)) / count
     return Comparison(
         first=one.words,
         second=other.words,
@@ -201,28 +208,20 @@ def _refuse_unlike(one: _Side, other: _Side) -> None:
         )
 
 
-def _planned_bound(one: _Side, other: _Side, covariates: Covariates, noise: float) -> float:
+def _planned_bound(one: _Side, other: _Side, noise: float) -> float:
     """The bound at which clipping, if either model is right, and noise do least together.
 
     Args:
         one: Of the two.
         other: Of the two.
-        covariates: Simulated rows, which get outcomes from each model.
         noise: Sd of the mean difference by noise, in bounds.
     """
-    found = []
+    columns, found = simulated_covariates(one.bound).columns, []
     for side in (one, other):
-        outcome = side.simulated(covariates)["outcome"]
-        scores = []
-        for each in (one, other):
-            arguments = each.bound.view.encode(covariates.columns)
-            (argument,) = (n for n in arguments if n in each.bound.target.rows.generated)
-            arguments = arguments | {argument: outcome.astype(arguments[argument].dtype)}
-            scores.append(each.scores(arguments))
-        differences = scores[0] - scores[1]
+        outcome = side.simulated(columns)
+        differences = one.scores_with(columns, outcome) - other.scores_with(columns, outcome)
         found.append(differences[np.isfinite(differences)])
-    sizes = np.quantile(np.abs(np.concatenate(found)), _QUANTILES)
-    sizes = np.maximum(sizes, 1e-6)
+    sizes = np.maximum(np.quantile(np.abs(np.concatenate(found)), _QUANTILES), 1e-6)
     errors = [
         max(float(np.mean(d - np.clip(d, -size, size))) ** 2 for d in found) + (noise * size) ** 2
         for size in sizes
