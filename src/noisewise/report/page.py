@@ -10,7 +10,6 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from noisewise.data import INTERCEPT
 from noisewise.mechanism import Certificate
 from noisewise.mechanism.accounting import discretisation
 from noisewise.posterior import Status
@@ -155,7 +154,7 @@ def _terms(request: Request) -> list[_Feature]:
             found[term] = _Feature(term, _of_columns(request, column), effects, wordy=True)
             continue
         own = weights[column["name"]]
-        alone = len(weights) == 1 or set(weights) == {INTERCEPT, column["name"]}
+        alone = sum(column["name"] in each.get("original", ()) for each in request.encoding) == 1
         found[term] = _Feature(
             term,
             _of_columns(request, column),

@@ -10,4 +10,3 @@ own: every record by itself, and all state from what is declared.
 
 from noisewise.data.formulas.design import FormulaEncoder
 from noisewise.data.formulas.parsing import is_formula
-from noisewise.data.formulas.terms import INTERCEPT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -30,6 +29,7 @@ from noisewise.data.formulas.parsing import Quoted, expression
 from noisewise.data.schema import Schema
 
 _MOST_LEVELS = 100
+_LARGEST = 1e30
 _MOST_DEGREES = 10
 _SIGNS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -99,7 +99,7 @@ class _Compiler:
                 )
             return found
         value = getattr(node, "value", None)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
             return Constant(text, float(value))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
             sign = "-" if isinstance(node.op, ast.USub) else "+"

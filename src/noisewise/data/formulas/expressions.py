@@ -15,6 +15,8 @@ from noisewise.data.errors import SchemaError
 from noisewise.data.gaps import filled
 
 Arrays = Mapping[str, np.ndarray]
+_LARGEST = 1e30
+"""Squares of it, and products with other columns, fit double precision; it fits single."""
 
 
 class Range(NamedTuple):
@@ -174,19 +176,20 @@ class Binary(Expression):
         left, right = self.left.range, self.right.range
         if self.sign in COMPARISONS:
             return Range(np.zeros_like(left.low), np.ones_like(left.low))
-        if self.sign == "**":
-            return _power(self, left, right)
         if self.sign == "/" and ((right.low <= 0) & (right.high >= 0)).any():
             raise SchemaError(
                 f"{self.text} in the formula divides by {self.right.text}, which may be 0 by the "
                 "schema: declare bounds without 0, or add a number to it"
             )
-        ends = [
-            ARITHMETIC[self.sign](one, other)
-            for one in (left.low, left.high)
-            for other in (right.low, right.high)
-        ]
-        return Range(np.min(ends, axis=0), np.max(ends, axis=0))
+        with np.errstate(over="ignore"):
+            if self.sign == "**":
+                return _finite(self.text, *_power(self, left, right))
+            ends = [
+                ARITHMETIC[self.sign](one, other)
+                for one in (left.low, left.high)
+                for other in (right.low, right.high)
+            ]
+        return _finite(self.text, np.min(ends, axis=0), np.max(ends, axis=0))
 
     @property
     def affine(self) -> tuple[float, float]:
@@ -232,13 +235,8 @@ class Function(Expression):
             least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(*ends))
             return Range(least, np.maximum(*ends))
         with np.errstate(over="ignore"):
-            found = Range(FUNCTIONS[self.name](low), FUNCTIONS[self.name](high))
-        if not np.isfinite(found.high).all():
-            raise SchemaError(
-                f"{self.text} in the formula is beyond all numbers within the declared bounds: "
-                "scale the column down first"
-            )
-        return found
+            found = [FUNCTIONS[self.name](end) for end in (low, high)]
+        return _finite(self.text, *found)
 
     def _check(self, least: float) -> None:
         """Refuse values for which there is no logarithm or root."""
@@ -286,6 +284,16 @@ class Shifted(Expression):
     def values(self, arrays: Arrays) -> np.ndarray:
         """See `Expression.values`."""
         return (self.argument.values(arrays) - self.centre) / self.scale
+
+
+def _finite(text: str, low: np.ndarray, high: np.ndarray) -> Range:
+    """The range, if it has ends, with room for what is computed of it."""
+    if not (np.abs([low, high]) < _LARGEST).all():
+        raise SchemaError(
+            f"{text} in the formula is beyond all numbers within the declared bounds: scale the "
+            "column down first"
+        )
+    return Range(low, high)
 
 
 def _power(of: Binary, left: Range, right: Range) -> Range:

@@ -79,7 +79,9 @@ def _read(text: str, formula: str, schema: Schema) -> Any:
         return DefaultFormulaParser().get_terms(
             text, context={"__formulaic_variables_available__": list(schema.names)}
         )
-    except (FormulaParsingError, SyntaxError) as error:
+    except Exception as error:  # its own kinds, and whatever else odd text makes it raise
+        if not isinstance(error, FormulaParsingError | SyntaxError):
+            error = SyntaxError("it is no formula")
         reason = _ESCAPES.sub("", str(error)).strip().partition("\n")[0].rstrip(".")
         raise SchemaError(f"the formula {shown(formula)} cannot be read: {reason}") from None
 
@@ -161,5 +163,5 @@ def expression(text: str) -> Quoted:
 
     try:
         return Quoted(ast.parse(_QUOTED.sub(replaced, text).strip(), mode="eval").body, names)
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise SchemaError(f"{shown(text)} in the formula is no expression") from None

@@ -12,7 +12,7 @@ from noisewise.data.formulas.coding import Category
 from noisewise.data.formulas.expressions import Expression
 
 _TINY = 1e-9
-INTERCEPT = "Intercept"
+_INTERCEPT = "Intercept"
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ class Number:
     def label(self) -> str:
         """As coefficients are called."""
         return self.factor.labels[self.place]
+
+    @property
+    def size(self) -> float:
+        """By which it is divided where it is not moved."""
+        return float(np.hypot(self.centre, self.scale))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -65,12 +70,12 @@ class Product:
     @property
     def label(self) -> str:
         """As its coefficient is called."""
-        return self.name or ":".join(part.label for part in self.parts) or INTERCEPT
+        return self.name or ":".join(part.label for part in self.parts) or _INTERCEPT
 
     @property
     def term(self) -> str:
         """The formula's term that it belongs to."""
-        return self.name or ":".join(part.factor.text for part in self.parts) or INTERCEPT
+        return self.name or ":".join(part.factor.text for part in self.parts) or _INTERCEPT
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -95,9 +100,7 @@ class Encoded:
 
     def move(self, part: Number) -> tuple[float, float]:
         """Centre and scale of one of its numbers: about a unit either way."""
-        if part.label in self.centred:
-            return part.centre, part.scale
-        return 0.0, float(np.hypot(part.centre, part.scale))
+        return (part.centre, part.scale) if part.label in self.centred else (0.0, part.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +152,9 @@ def encode(columns: tuple[Product, ...]) -> Encoding:
         columns: As the formula has them.
     """
     space = _Space()
-    own = [space.vector(each, {}) for each in columns]
+    # In units of their sizes, lest what is small in one's is taken for rounding in another's.
+    own = [space.vector(each, {n.label: (0.0, n.size) for n in each.numbers}) for each in columns]
+    sizes = np.array([np.prod([n.size for n in each.numbers]) for each in columns])
     matrix = space.matrix(own)
     if np.linalg.matrix_rank(matrix) < len(columns):
         raise SchemaError(
@@ -174,7 +179,7 @@ def encode(columns: tuple[Product, ...]) -> Encoding:
     constant = None
     if fits[0]:
         constant = tuple(np.round(np.linalg.solve(weights, ones[:, 0]), 9).tolist())
-    return Encoding(tuple(chosen), weights, constant)
+    return Encoding(tuple(chosen), weights / sizes[:, None], constant)
 
 
 def _ways(column: Product) -> list[frozenset[str]]:
