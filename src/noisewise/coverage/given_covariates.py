@@ -12,6 +12,7 @@ from noisewise.data import Rows, Table
 from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import Plan, guess_settings
+from noisewise.posterior import variability_cost, variability_mechanism
 from noisewise.trials import Simulator
 from noisewise.trials.designs import dpvi_trial
 
@@ -45,9 +46,10 @@ def given_covariates_simulator(
         settings = guess_settings(first, rows, budget, None)
     else:
         settings = plan.redesigned(first, rows)
-    others = (*known.releases, *count_cost(schema.rows, budget))
+    others = (*known.releases, *variability_cost(bound, budget), *count_cost(schema.rows, budget))
     mechanism = settings.mechanism().calibrate(budget, others)
-    trial = dpvi_trial(first, settings, mechanism, rows, posterior)
+    variability = variability_mechanism(bound, settings.clip_norm, budget)
+    trial = dpvi_trial(first, settings, mechanism, rows, posterior, variability)
     encoded = bound.view.encode(arrays)
     return Simulator(
         bound, replace(trial, covariates=known.bounds), rows, covariates=lambda rng, n: encoded

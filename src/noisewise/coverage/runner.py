@@ -29,7 +29,13 @@ from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel, RowView, TargetNames, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
-from noisewise.posterior import METHODS, check_method, default_method
+from noisewise.posterior import (
+    METHODS,
+    check_method,
+    default_method,
+    refuse_weights_without_matrix,
+    variability_cost,
+)
 from noisewise.trials import STRESSES, SimulatedFits
 
 AS_DECLARED = "as the schema declares"
@@ -133,7 +139,9 @@ def coverage(
     refuse_if_too_large(rows, bound.width, bound.target.dim, settings.steps, most)
     if isinstance(settings, Settings):
         check_method(posterior, settings)
+        refuse_weights_without_matrix(bound, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    more = variability_cost(bound, budget) if method == "dpvi" else ()
     view = bound.view
     bound = as_declared(bound, bought, rows) if bought else bound
     spec = Spec(
@@ -146,7 +154,7 @@ def coverage(
         covariate_share=covariate_share,
         rows=rows,
         budget=budget,
-        others=(*bought, *count_cost(schema.rows, budget)),
+        others=(*bought, *more, *count_cost(schema.rows, budget)),
         posterior=posterior,
         draws=draws,
         seed=seed,

@@ -15,3 +15,4 @@ from noisewise.data.review import SchemaReview, review_schema
 from noisewise.data.sample import PublicSample
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
+from noisewise.data.weights import unit_weight

@@ -48,13 +48,13 @@ def bounded(column: Column, values: np.ndarray, *, clamp: bool, coded: bool = Fa
 
 def is_constant(column: Column, values: np.ndarray) -> bool:
     """Whether every row is the same as the first; not asked of columns with gaps, lest the answer
-    depend on which cells are missing.
+    depend on which cells are missing, nor of weights, which may well be equal.
 
     Args:
         column: What was declared.
         values: As `bounded` made them.
     """
-    return not column.gaps and bool(np.all(values == values[:1]))
+    return not column.gaps and column.kind != "weight" and bool(np.all(values == values[:1]))
 
 
 def _checked(column: Column, values: np.ndarray, clamp: bool, coded: bool) -> np.ndarray:

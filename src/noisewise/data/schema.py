@@ -65,6 +65,12 @@ class Schema(Shown):
             raise SchemaError(
                 f"column {shown(twice)} is declared twice: give every column its own name"
             )
+        weights = [column.name for column in columns if column.kind == "weight"]
+        if len(weights) > 1:
+            raise SchemaError(
+                f"columns {listed(weights)} are both declared weights: a record has one weight, so "
+                "keep one of them"
+            )
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "rows", _checked_rows(self.rows))
 
@@ -72,6 +78,11 @@ class Schema(Shown):
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def weight(self) -> Column | None:
+        """The column of survey weights, if there is one."""
+        return next((column for column in self.columns if column.kind == "weight"), None)
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:

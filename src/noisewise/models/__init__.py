@@ -19,4 +19,4 @@ from noisewise.models.ready_made import (
     listed_targets,
     model_name,
 )
-from noisewise.models.target import Target
+from noisewise.models.target import Target, survey_weights, without_survey_weights

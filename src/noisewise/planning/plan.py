@@ -48,6 +48,7 @@ from noisewise.planning.search import (
     learn_recalibration,
     search,
 )
+from noisewise.posterior import refuse_weights_without_matrix, variability_cost
 from noisewise.trials import sep_simulator
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
@@ -245,10 +246,13 @@ def plan(
         raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
     bound = bind_model(model, schema, target, features, public_sample)
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
+    if method == "dpvi":
+        refuse_weights_without_matrix(bound, None)
     simulated = rows if fits or method == "dp-sep" else 2
     refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    others = (*bought, *count_cost(schema.rows, budget))
+    more = variability_cost(bound, budget) if method == "dpvi" else ()
+    others = (*bought, *more, *count_cost(schema.rows, budget))
     bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:

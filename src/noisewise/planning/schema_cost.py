@@ -242,7 +242,12 @@ def _interval(declared: Column, real: _Real, setting: _Setting) -> _Interval:
         summary = summarise(known, rows, budget)
         frame = whiten(known.target, summary.simulated, rows).factor
         release = release_at(
-            gradients @ frame, rows, frame.T @ precision @ frame, summary.clip.clip_norm, budget
+            gradients @ frame,
+            rows,
+            frame.T @ precision @ frame,
+            summary.clip.clip_norm,
+            budget,
+            weights=real.simulated.weights,
         )
         spread = change @ frame @ release.covariance @ frame.T @ change.T
         variances.append(spread[width - 1, width - 1])

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows, record_count
-from noisewise.models import ModelError, RowView, Target
+from noisewise.models import ModelError, RowView, Target, survey_weights
 
 _PARAMETERS = 128
 _FEWEST_PARAMETERS = 32
@@ -34,12 +34,18 @@ class PriorPredictive(NamedTuple):
     """Mean of the prior in the unconstrained space."""
     prior_covariance: np.ndarray
     gradients: np.ndarray
-    """Simulated parameters x records x dim: per-record gradients of the log-likelihood."""
+    """Simulated parameters x records x dim: per-record gradients of the log-likelihood, times
+    records' weights where they have any."""
     thetas: np.ndarray
     rows: Rows
     """The simulated parameters and, for each, its records (parameters x records x ...)."""
     gaussian_prior: bool = True
     """Whether the prior is Gaussian in the unconstrained space."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the records (parameters x records x 1), or one where they have none."""
+        return np.asarray(survey_weights(self.rows)[..., None])
 
 
 def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPredictive:

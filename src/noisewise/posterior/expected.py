@@ -17,7 +17,7 @@ from scipy.special import chdtri
 
 from noisewise._shapes import Float
 from noisewise.data import Rows
-from noisewise.models import Frame, Target
+from noisewise.models import Frame, Target, without_survey_weights
 from noisewise.posterior.mean_shift import (
     finite,
     log_curvature_gradient,
@@ -74,7 +74,7 @@ class ExpectedMoments(NamedTuple):
 
 class RecordMoments(NamedTuple):
     """What is simulated, per record. psi is a record's clipped gradient, averaged over where
-    gradients were taken, and u its unclipped one at the truth."""
+    gradients were taken, and u its score: the unclipped one at the truth, without a weight."""
 
     psi_mean: Float[Any, "*fits dim"]
     u_mean: Float[Any, "*fits dim"]
@@ -124,6 +124,9 @@ def simulate(
         [point.iterate_perturbations, -point.iterate_perturbations]
     )
 
+    # A record's score is of the model that it was drawn from, which knows no weights.
+    unweighted = without_survey_weights(records)
+
     def gradient(iterate: Array, record: Rows) -> Array:
         return jax.grad(lambda at: -target.log_likelihood(frame.to_model(at), record))(iterate)
 
@@ -136,7 +139,7 @@ def simulate(
     def add(total: Array, iterate: Array) -> tuple[Array, None]:
         return total + jax.vmap(clipped, (None, 0))(iterate, records), None
 
-    u = finite(jax.vmap(gradient)(truths, records))
+    u = finite(jax.vmap(gradient)(truths, unweighted))
     total, _ = jax.lax.scan(add, jnp.zeros_like(u), iterates)
     psi = total / len(iterates)
     some = min(JACOBIAN_RECORDS, len(u))
@@ -145,7 +148,7 @@ def simulate(
     turns = jnp.arange(some) // (2 * len(point.truth_perturbations)) % len(iterates)
     jacobians = jax.vmap(jax.jacfwd(clipped))(iterates[turns], chosen)
     centred_psi, centred_u = psi - psi.mean(0), u - u.mean(0)
-    of_log_sensitivity = partial(log_sensitivity_gradient, gradient, truths, records, psi, u)
+    of_log_sensitivity = partial(log_sensitivity_gradient, gradient, truths, unweighted, psi, u)
     return RecordMoments(
         psi_mean=psi.mean(0),
         u_mean=u.mean(0),
