@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint fuzz bench docs studies-small clean
+.PHONY: demo test test-slow lint fuzz bench matrix evidence evidence-small docs studies-small clean
 
 demo: $(VENV)/.demo
 	$(BIN)/noisewise demo
@@ -25,8 +25,20 @@ FUZZ_SEED ?= 0
 fuzz: $(VENV)/.dev
 	NOISEWISE_FUZZ=9000 NOISEWISE_FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest -n 2 tests/fuzz
 
+# The wheel in bare environments: every supported Python, lowest and newest dependencies.
+matrix: $(VENV)/.dev
+	$(BIN)/python tests/matrix.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# Everything that pages quote, from one commit, into evidence/; a run that was cut off goes on. DATA=DIR: the real tables.
+DATA ?= ../shared/data
+evidence: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.evidence --data $(DATA)
+
+evidence-small: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.evidence --small --data $(DATA)
 
 # The site, docs/_build/html: offline, its pages run, every warning an error.
 docs: $(VENV)/.docs

@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "commands",
+    "evidence",
     "mathml",
 ]
 exclude_patterns = ["_build", "_ext", "_generated", "examples"]
@@ -45,6 +46,7 @@ _ELSEWHERE = {
     "../CONTRIBUTING.md": "contributing.md",
     "../CHANGELOG.md": "changes.md",
     "../benchmarks/README.md": "benchmarks.md",
+    "../SECURITY.md": "security.md",
 }
 
 

@@ -155,6 +155,21 @@ def test_the_network_sees_the_slope(network):
     assert 10 < high.mean() - low.mean() < 40
 
 
+def test_a_network_predicts_new_records(network):
+    encoding = network.request.encoding[1:]
+    encoded = np.array([[-0.5, 0.0], [0.5, 1.0]])
+    names = [column["column"] for column in encoding]
+    own = {
+        column["column"]: encoded[:, k] * column["scale"] + column["centre"]
+        for k, column in enumerate(encoding)
+    }
+    said = np.concatenate(list(network_outputs(network, encoded)))
+    found = network.predict({name: own[name] for name in names})
+    np.testing.assert_allclose(found["mean"], said.mean(1), rtol=1e-4)
+    wider = network.predict(own, kind="outcome", seed=1)
+    assert ((wider["upper"] - wider["lower"]) > (found["upper"] - found["lower"])).all()
+
+
 @pytest.mark.parametrize(
     ("model", "more", "words"),
     [

@@ -1,5 +1,8 @@
 """The command line: parse, call, print; no maths."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from noisewise.cli.audit import audit
@@ -48,6 +51,25 @@ privacy noise, with a certificate of what was spent.
 app = typer.Typer(
     help=_HELP, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(version("noisewise"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    told: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Say the version, and end."
+        ),
+    ] = False,
+) -> None:
+    pass
+
 
 # The order here is the order of the help page.
 for command in (fit, plan, coverage, synthesize, study, report, verify, keys, audit, demo):

@@ -12,7 +12,7 @@ from noisewise.data.gaps import GAP, fill_value, filled, indicator_name, is_gap
 from noisewise.data.json_schema import json_schema_text
 from noisewise.data.private import PrivateRows, Rows, record_count
 from noisewise.data.review import SchemaReview, review_schema
-from noisewise.data.sample import PublicSample
+from noisewise.data.sample import PublicSample, open_columns
 from noisewise.data.schema import Schema
 from noisewise.data.table import Table
 from noisewise.data.weights import unit_weight

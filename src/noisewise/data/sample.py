@@ -10,7 +10,7 @@ from typing import Any
 from noisewise._validate import listed, shown
 from noisewise.data.checking import bounded
 from noisewise.data.errors import DataError
-from noisewise.data.private import record_count
+from noisewise.data.private import Rows, record_count
 from noisewise.data.reading import column_names, read_columns, read_file
 from noisewise.data.schema import Schema
 
@@ -31,11 +31,7 @@ class PublicSample:
 
     def __init__(self, data: Any, schema: Schema) -> None:
         shared = _shared(schema, column_names(data))
-        raw = read_columns(data, shared, ignore_undeclared=True)
-        lengths = {values.shape[:1] for values in raw.values()}
-        if len(lengths) != 1 or lengths <= {(), (0,)}:
-            raise DataError("the public sample's columns must be equally long, and not empty")
-        self.columns = {c.name: bounded(c, raw[c.name], clamp=True) for c in shared}
+        self.columns = open_columns("the public sample", data, shared, clamp=True)
 
     @classmethod
     def read(cls, path: str | PathLike[str], schema: Schema) -> PublicSample:
@@ -61,6 +57,22 @@ class PublicSample:
 
     def __repr__(self) -> str:
         return f"PublicSample({len(self)} rows: {', '.join(self.columns)})"
+
+
+def open_columns(words: str, data: Any, schema: Schema, *, clamp: bool) -> Rows:
+    """Columns that need no protection, checked against a schema; others are ignored.
+
+    Args:
+        words: What the data are, for messages.
+        data: A frame, or a dictionary of arrays.
+        schema: The columns wanted.
+        clamp: Move values outside of bounds to the nearer bound, instead of refusing them.
+    """
+    raw = read_columns(data, schema, ignore_undeclared=True)
+    lengths = {values.shape[:1] for values in raw.values()}
+    if len(lengths) != 1 or lengths <= {(), (0,)}:
+        raise DataError(f"{words}'s columns must be equally long, and not empty")
+    return {column.name: bounded(column, raw[column.name], clamp=clamp) for column in schema}
 
 
 def _names_in(path: str | PathLike[str]) -> list[str]:

@@ -140,7 +140,7 @@ class Dpvi:
             releases=(*known.releases, *weighing, mechanism.release("gradients")),
             settings=settings,
             source=source,
-            public_count=count.value,
+            count=count,
             covariates=known.bounds,
             sources=(*known.sources, *_weights_source(job.bound)),
             notes=(*silent_records(job.bound), *known.notes),
@@ -166,6 +166,7 @@ class Dpvi:
             insecure_seed=job.insecure_seed,
             progress=on_step,
             checkpoint=job.checkpoint,
+            count_noise=prepared.count.noise_sd,
         )
         if not after:
             return [descent]
@@ -176,6 +177,7 @@ class Dpvi:
             insecure_seed=seed,
             checkpoint=job.checkpoint,
             phase=1,
+            count_noise=prepared.count.noise_sd,
         )
         return [descent, products]
 

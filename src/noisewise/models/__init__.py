@@ -10,7 +10,7 @@ from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
 from noisewise.models.mixture import Mixture, mixture
-from noisewise.models.named import glm_for, named_model
+from noisewise.models.named import family_from_text, glm_for, named_model
 from noisewise.models.network import Network
 from noisewise.models.ready_made import (
     Capabilities,

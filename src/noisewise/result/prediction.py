@@ -1,11 +1,16 @@
 """What a fitted network says of new records, draw by draw, from the result alone."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.result.result import Result
+
+if TYPE_CHECKING:
+    from noisewise.result.result import Result
 
 _CHUNK_FLOATS = 2**24
 """Draws x rows x hidden units that are held at a time: 64 MiB."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -16,6 +17,8 @@ from noisewise.mechanism import Certificate, Verification, verify_run
 from noisewise.posterior import Status
 from noisewise.result import signature as signing
 from noisewise.result import storage
+from noisewise.result.new_records import predict
+from noisewise.result.ratios import Effect, effects
 from noisewise.result.request import Request
 
 if TYPE_CHECKING:
@@ -87,6 +90,32 @@ class Result(Shown):
                 }
         return pandas.DataFrame.from_dict(rows, orient="index")
 
+    def effects(self) -> list[Effect]:
+        """What a change of each feature multiplies, the others held equal: the odds, the rate, the
+        hazard, by draws of the factor; none where the model has no such reading."""
+        return effects(self.request, self.draws, self.coordinates)
+
+    def ratios(self, level: float = 0.95) -> pandas.DataFrame:
+        """Odds ratios, rate ratios, hazard ratios, by changes in the features' own units: what is
+        multiplied, the factor's median and its central interval.
+
+        Of a category, a change is another level instead of the reference; of a number, ``+10`` is
+        the power of ten at or below the declared sd, or half the range.
+
+        Args:
+            level: Probability of the intervals.
+        """
+        import pandas
+
+        fraction("level", level)
+        ends = [0.5, (1 - level) / 2, (1 + level) / 2]
+        rows = [
+            (one.label, one.ratio.name, one.ratio.of, *np.quantile(one.draws, ends))
+            for one in self.effects()
+        ]
+        names = ["change", "kind", "of", "ratio", "lower", "upper"]
+        return pandas.DataFrame(rows, columns=names).set_index("change")
+
     def reported(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Those of the latents that are not `nuisance`.
 
@@ -107,6 +136,31 @@ class Result(Shown):
         """Intervals of all parameters, with and without the privacy noise, as a figure."""
         found: Figure = view("plot", self)
         return found
+
+    def predict(
+        self,
+        data: Any,
+        *,
+        model: Callable[..., Any] | str | None = None,
+        kind: str = "mean",
+        level: float = 0.95,
+        seed: int = 0,
+    ) -> pandas.DataFrame:
+        """What the fit expects of new records: a mean and an interval for each.
+
+        Of an outcome with three and more levels, that for every level's probability. Intervals
+        include the privacy noise, as all of the posterior does.
+
+        Args:
+            data: A frame or a dictionary with the fit's features, as the schema declares them;
+                other columns are ignored.
+            model: The model that was fitted, where it is a function.
+            kind: ``"mean"`` for expected outcomes or probabilities, ``"outcome"`` for where a
+                new record's outcome itself would lie.
+            level: Probability of the intervals.
+            seed: Of simulated outcomes.
+        """
+        return predict(self, data, model=model, kind=kind, level=level, seed=seed)
 
     def verify(self) -> Verification:
         """Recompute epsilon from the certificate's releases, and hold them against what was fitted:

@@ -48,13 +48,7 @@ class Generator:
     @cached_property
     def covariates(self) -> list[str]:
         """Columns that the model takes and does not generate, in the schema's order."""
-        needed: set[str] = set()
-        for argument in set(self.view.arguments) - self.target.generated:
-            if argument == "X" and self.view.encoder is not None:
-                needed |= set(self.view.encoder.features)
-            else:
-                needed.add(self.view.source(argument))
-        return [name for name in self.view.schema.names if name in needed]
+        return self.view.covariates(self.target.generated)
 
     @cached_property
     def schema(self) -> Schema:
