@@ -111,7 +111,7 @@ def _dpvi_cases() -> list[Case]:
     written = build_target(normal_regression, {name: column[:4] for name, column in rows.items()})
     cases.append(_dpvi("of a NumPyro model", written, rows, rule="aligned"))
     weights = np.linspace(0.1, 3, COUNT, dtype=np.float32)
-    weighted = _dpvi("with weights", target, rows | {WEIGHT: weights}, rule="means_only")
+    weighted = _dpvi("with weights", target, rows | {WEIGHT: weights}, **_rules()["means_only"])
     cases += [weighted, _gradient_products(weighted)]
     return [*cases, _dpvi_of_a_mixture(), _dpvi_of_a_network(rows)]
 

@@ -36,7 +36,7 @@ def own(age, ill=None):
         numpyro.sample("ill", dist.Bernoulli(logits=slope * age), obs=ill)
 
 
-@pytest.mark.parametrize("model", ["logistic", own])
+@pytest.mark.parametrize("model", ["logistic", pytest.param(own, marks=pytest.mark.slow)])
 def test_a_weight_of_one_everywhere_is_the_fit_without_weights(model) -> None:
     """Releases and draws, at the same noise: to float accuracy."""
     count, found = 400, []

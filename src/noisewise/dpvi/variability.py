@@ -36,9 +36,10 @@ class VariabilityNumbers(NamedTuple):
 
 
 class VariabilityState(NamedTuple):
-    """Where gradients are taken, which does not move."""
+    """Where gradients are taken, which does not move, and what was released so far."""
 
     parameters: Array
+    total: Array
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class GradientProducts:
         return self.rule.released**2
 
     def init(self, numbers: VariabilityNumbers, start: Any) -> VariabilityState:
-        """At the given parameters."""
-        return VariabilityState(jnp.asarray(start, jnp.float32))
+        """At the given parameters, a sum of nothing."""
+        return VariabilityState(jnp.asarray(start, jnp.float32), jnp.zeros(self.released))
 
-    def empty_record(self, state: VariabilityState) -> Array:
-        """A sum of nothing."""
-        return jnp.zeros(self.released)
+    def empty_record(self, state: VariabilityState) -> tuple[()]:
+        """The state is all there is."""
+        return ()
 
     def point(
         self, numbers: VariabilityNumbers, state: VariabilityState, schedule: Array, key: Array
@@ -91,13 +92,13 @@ class GradientProducts:
         self,
         numbers: VariabilityNumbers,
         state: VariabilityState,
-        record: Array,
+        record: tuple[()],
         point: Point,
         schedule: Array,
         released: Float[Array, " released"],
     ) -> Step:
         """Keep what was released."""
-        return Step(state, record + released)
+        return Step(state._replace(total=state.total + released), record)
 
     def handover(self, numbers: VariabilityNumbers, state: VariabilityState) -> Array:
         """Where gradients were taken."""
@@ -141,17 +142,17 @@ def settled_mean(blocks: BlockSums) -> Any:
     return (counts * blocks.start[half:] + blocks.shift[half:]).sum(0) / counts.sum()
 
 
-def variability_of(run: Run, record: Float[np.ndarray, " released"]) -> Variability:
+def variability_of(run: Run, total: Float[Any, " released"]) -> Variability:
     """What was released, as a matrix.
 
     Args:
         run: By `variability_run`.
-        record: Its only one.
+        total: Of the state at its end.
     """
-    dim, flat = run.algorithm.rule.released, np.asarray(record, float)
+    dim, flat = run.algorithm.rule.released, np.asarray(total, float)
     first, second = np.triu_indices(dim)
-    total = np.zeros((dim, dim))
-    total[first, second] = flat / np.where(first == second, 1.0, 2.0**0.5)
+    upper = np.zeros((dim, dim))
+    upper[first, second] = flat / np.where(first == second, 1.0, 2.0**0.5)
     grid = run.numbers.grid
     noise_sd = float(np.asarray(run.numbers.noise_scale, float)[0] * grid.clip_norm / grid.points)
-    return Variability(total + np.triu(total, 1).T, noise_sd)
+    return Variability(upper + np.triu(upper, 1).T, noise_sd)

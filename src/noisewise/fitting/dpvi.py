@@ -189,7 +189,7 @@ class Dpvi:
         assert isinstance(settings, Settings)
         trace = trace_of(finished[0], BLOCKS)
         if after:
-            found = variability_of(after[0], finished[1].records[0])
+            found = variability_of(after[0], finished[1].state.total)
             trace = replace(trace, variability=found)
         method = self._method(job.bound, settings)
         # Only a curvature matrix is read with simulated covariates.

@@ -61,7 +61,7 @@ class _FitByDpvi:
         found, products = run_simulated(run, table, key, block_length(run)), None
         if after:
             once = after[0].starting_at(settled_mean(found.records))
-            products = run_simulated(once, table, jax.random.fold_in(key, 1)).records
+            products = run_simulated(once, table, jax.random.fold_in(key, 1)).state.total
         return found.records, found.state.parameters, products
 
 
@@ -131,7 +131,7 @@ class DpviTrial:
         found = None
         if products is not None:
             assert self.variability_run is not None  # which released them
-            found = variability_of(self.variability_run, products[0])
+            found = variability_of(self.variability_run, products)
         return Trace(BlockSums(*sums), last, variability=found)
 
 
