@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise.baselines import dp_vi_settings, network_target
 from noisewise.baselines.dp_em import assemble_em
-from noisewise.data import Column, Rows, Schema
+from noisewise.data import Column, Rows, Schema, Unit
 from noisewise.dpsep import (
     Bounds,
     LinearSite,
@@ -113,7 +113,18 @@ def _dpvi_cases() -> list[Case]:
     weights = np.linspace(0.1, 3, COUNT, dtype=np.float32)
     weighted = _dpvi("with weights", target, rows | {WEIGHT: weights}, **_rules()["means_only"])
     cases += [weighted, _gradient_products(weighted)]
-    return [*cases, _dpvi_of_a_mixture(), _dpvi_of_a_network(rows)]
+    return [*cases, _dpvi_of_units(), _dpvi_of_a_mixture(), _dpvi_of_a_network(rows)]
+
+
+def _dpvi_of_units() -> Case:
+    """Of one to three rows each."""
+    columns = (
+        Column(name="age", kind="real", bounds=(0, 9)),
+        Column(name="ill", kind="binary"),
+    )
+    bound = bind_model("logistic", Schema(columns, unit=Unit("person", 3)), "ill")
+    rows = bound.view.simulate(np.random.default_rng(0), COUNT)
+    return _dpvi("of units", bound.target, rows, rule="aligned")
 
 
 def _gradient_products(descent: Case) -> Case:

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise.baselines import dp_vi_settings, network_target
 from noisewise.baselines.dp_em import assemble_em
-from noisewise.data import Rows
+from noisewise.data import WEIGHT, Rows
 from noisewise.dpsep import (
     Bounds,
     LinearSite,
@@ -28,11 +28,12 @@ from noisewise.dpvi import Settings, assemble, prepared_rows
 from noisewise.dpvi.settings import RULES
 from noisewise.engine import Run
 from noisewise.mechanism import Mechanism
-from noisewise.models import Target, build_target, logistic
+from noisewise.models import Target, build_target, logistic, of_units
 
 MOST_RECORDS = 2**13
 """Of simulated tables."""
 _FEWEST_STEPS = 10
+_UNIT_ROWS = 3
 
 
 class Setup(NamedTuple):
@@ -119,6 +120,25 @@ def _dpvi_rules(width: int) -> Iterator[Attacked]:
     own["aligned, full rank"] = own["aligned"] | {"guide": "full_rank"}
     for name, chosen in own.items():
         yield _dpvi(name, target, width, **chosen)
+    yield _of_units(target, width, rates | {"rule": "aligned"})
+
+
+def _of_units(target: Target, width: int, chosen: dict[str, Any]) -> Attacked:
+    """Units of up to three rows, the first of which are full."""
+    units = of_units(target, _UNIT_ROWS)
+    plain = _dpvi("units of rows", units, width, **chosen)
+
+    def rows(run: Run, places: slice) -> Rows:
+        found = {
+            name: np.stack([np.roll(column, -k, axis=0)[places] for k in range(_UNIT_ROWS)], axis=1)
+            for name, column in _people(width).items()
+        }
+        count = len(found["y"])
+        sizes = _UNIT_ROWS - np.arange(places.start or 0, (places.start or 0) + count) % _UNIT_ROWS
+        weight = (np.arange(_UNIT_ROWS) < sizes[:, None]).astype(np.float32)
+        return prepared_rows(units, run, found | {WEIGHT: weight})
+
+    return plain._replace(rows=rows)
 
 
 def _network(width: int) -> Attacked:

@@ -87,7 +87,7 @@ def check(
             _print(f"- {line}")
         if found.schema is None:
             raise typer.Exit(1)
-        rows = found.schema.rows if rows is None else rows
+        rows = found.schema.public_count if rows is None else rows
         if rows is None or target is None:
             if narrower:
                 raise NoisewiseError("--narrower is tried by simulation: add --rows and --target")

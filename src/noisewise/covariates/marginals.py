@@ -4,6 +4,10 @@ One record is in one state of each column, so it adds a one to as many counts as
 the L2 sensitivity of all counts together is the root of the number of columns, however many states
 they have.
 
+Where the schema declares units, a unit adds up to ``max_rows`` times as much, all its rows in the
+same states. How many rows it has is one more state, counted ``max_rows`` times, so that it weighs
+as much as a column does: the shares of units by size are then known better than anything else.
+
 A count is not negative, and many are tiny: levels that hardly anybody has, intervals far out in
 wide bounds. Taken as they are, or cut off at zero, noisy counts would people all of them. So counts
 get a prior, nobody with some chance and otherwise any order of magnitude alike; what is reported
@@ -18,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.covariates.bins import Bins
-from noisewise.data import PrivateRows, Rows
+from noisewise.data import SIZE, PrivateRows, Rows, Unit
 from noisewise.mechanism import Budget, Release, release_sum
 
 COUNTS = "counts of covariates' values"
@@ -40,6 +44,14 @@ class Marginals(NamedTuple):
     """Whether a column's states are intervals, of which many may be empty; no levels."""
     noise_sd: float
     release: Release
+    sizes: np.ndarray | None = None
+    """Noisy numbers of units with 1, 2, ... rows, where they were bought."""
+
+    def size_shares(self, rng: np.random.Generator | None = None) -> np.ndarray | None:
+        """Shares of units with 1, 2, ... rows, likewise; None where they were not bought."""
+        if self.sizes is None:
+            return None
+        return _shares(self.sizes, self.noise_sd / len(self.sizes), True, rng)
 
     def shares(self, rng: np.random.Generator | None = None) -> tuple[np.ndarray, ...]:
         """Shares of the states of every column: their posterior means, or with ``rng`` a draw."""
@@ -54,30 +66,49 @@ def release_marginals(
     bins: tuple[Bins, ...],
     budget: Budget,
     *,
+    unit: Unit | None = None,
     insecure_seed: int | None = None,
     bought: dict[str, np.ndarray] | None = None,
 ) -> Marginals:
-    """Buy the counts of all states of all columns for the whole of ``budget``."""
+    """Buy the counts of all states of all columns for the whole of ``budget``; of units also how
+    many rows they have, where that is not declared."""
     starts = np.cumsum([0, *(len(column) for column in bins)])
+    sizes = 0 if unit is None or unit.sizes_known else unit.max_rows
 
     def indicators(columns: Rows) -> Rows:
-        found = np.zeros((len(next(iter(columns.values()))), starts[-1]))
+        found = np.zeros((len(next(iter(columns.values()))), starts[-1] + sizes))
         for column, start in zip(bins, starts, strict=False):
             states = column.states(columns)
             found[np.arange(len(states)), start + states] = 1.0
+        if sizes:
+            (first,) = np.nonzero(columns[SIZE])
+            found[first, starts[-1] + columns[SIZE][first] - 1] = sizes
         return {"indicators": found}
 
     found = release_sum(
         rows.map(indicators),
-        math.sqrt(len(bins)),
+        marginals_sensitivity(len(bins), unit),
         budget,
         what=COUNTS,
         insecure_seed=insecure_seed,
         bought=bought,
     )
-    counts = tuple(np.split(found.total, starts[1:-1]))
+    counts = tuple(np.split(found.total[: starts[-1]], starts[1:-1])) if bins else ()
     ordered = tuple(column.ordered for column in bins)
-    return Marginals(counts, ordered, found.noise_sd, found.release)
+    by_size = found.total[starts[-1] :] / sizes if sizes else None
+    return Marginals(counts, ordered, found.noise_sd, found.release, by_size)
+
+
+def marginals_sensitivity(columns: int, unit: Unit | None) -> float:
+    """How far, in L2 norm, one record moves the counts together.
+
+    Args:
+        columns: Number of columns, or of entries, whose states are counted.
+        unit: Whose rows are one record, if not each is one.
+    """
+    if unit is None:
+        return math.sqrt(columns)
+    return unit.max_rows * math.sqrt(columns + (not unit.sizes_known))
 
 
 def _shares(

@@ -19,7 +19,7 @@ import numpy as np
 
 from noisewise.covariates.bins import Bins
 from noisewise.covariates.marginals import Marginals
-from noisewise.data import PrivateRows, Rows
+from noisewise.data import PrivateRows, Rows, Unit
 from noisewise.mechanism import Budget, Release, release_sum
 
 PAIRS = "products of pairs of covariates"
@@ -85,36 +85,42 @@ def release_pairs(
     rows: PrivateRows,
     bins: tuple[Bins, ...],
     marginals: Marginals,
-    public_count: int,
+    row_count: float,
     budget: Budget,
     *,
+    unit: Unit | None = None,
     insecure_seed: int | None = None,
     bought: dict[str, np.ndarray] | None = None,
 ) -> PairMoments:
-    """Buy the mean products of all pairs of columns for the whole of ``budget``."""
+    """Buy the mean products of all pairs of columns for the whole of ``budget``; ``row_count`` is
+    as public as the number of records."""
     pairs = len(bins) * (len(bins) - 1) / 2
     # About as noisy, at sensitivity one, as the counts were.
     noise = marginals.noise_sd / len(bins) ** 0.5
-    faint = _TOLD_APART * noise * pairs**0.5 / public_count
+    faint = _TOLD_APART * noise * pairs**0.5 / row_count
     features = make_features(marginals.shares(), bins, faint)
     first, second = features.products()
 
     def products(columns: Rows) -> Rows:
         states = np.stack([column.states(columns) for column in bins], axis=1)
         values = features.of(states).astype(float)
-        return {"products": values[:, first] * values[:, second]}
+        found = values[:, first] * values[:, second]
+        if most > 1:  # clipped row by row, as those are that it is compared with
+            found *= features.weights(values)[:, None]
+        return {"products": found}
 
+    most = 1 if unit is None else unit.max_rows
     found = release_sum(
         rows.map(products),
-        features.clip_norm,
+        most * features.clip_norm,
         budget,
         what=PAIRS,
         insecure_seed=insecure_seed,
         bought=bought,
     )
     moments = np.zeros((features.blocks[-1].stop,) * 2)
-    moments[first, second] = moments[second, first] = found.total / public_count
-    return PairMoments(features, moments, found.noise_sd / public_count, found.release)
+    moments[first, second] = moments[second, first] = found.total / row_count
+    return PairMoments(features, moments, found.noise_sd / row_count, found.release)
 
 
 def _corners(share: np.ndarray, faint: float) -> np.ndarray:

@@ -12,7 +12,12 @@ from noisewise._validate import NoisewiseError, fraction, integer_at_least
 from noisewise.covariates.bins import Bins, covariate_bins
 from noisewise.covariates.budget import part_of
 from noisewise.covariates.dependence import Dependence, fit_dependence, independent_states
-from noisewise.covariates.marginals import COUNTS, Marginals, release_marginals
+from noisewise.covariates.marginals import (
+    COUNTS,
+    Marginals,
+    marginals_sensitivity,
+    release_marginals,
+)
 from noisewise.covariates.pairs import PAIRS, PairMoments, release_pairs
 from noisewise.covariates.words import contradictions
 from noisewise.data import Rows, Schema, Table, indicator_name
@@ -57,8 +62,8 @@ class CovariateShape:
 
     schema: Schema
     bins: tuple[Bins, ...]
-    rows: int
-    """The public number of rows."""
+    rows: float
+    """The public number of rows: of units it is their number times their mean size."""
     marginals: Marginals
     pairs: PairMoments | None
     seed: int = 0
@@ -71,6 +76,12 @@ class CovariateShape:
         """The ledger's lines."""
         bought = (self.marginals.release,)
         return bought if self.pairs is None else (*bought, self.pairs.release)
+
+    @cached_property
+    def size_shares(self) -> np.ndarray | None:
+        """Shares of units with 1, 2, ... rows; None where they are declared, or rows are units."""
+        rng = None if self.doubted is None else np.random.default_rng([self.seed, 4])
+        return self.marginals.size_shares(rng)
 
     @cached_property
     def shares(self) -> tuple[np.ndarray, ...]:
@@ -105,6 +116,8 @@ class CovariateShape:
     def simulate(self, rng: np.random.Generator, n: int) -> Rows:
         """Rows in the form of `Table.rows`, of the covariates alone."""
         integer_at_least("n", n, 1)
+        if not self.bins:
+            return {}
         picked = self.states[_places(rng, len(self.states), n)]
         found: Rows = {}
         parts: dict[str, list[np.ndarray]] = {}
@@ -136,10 +149,17 @@ class CovariateShape:
     def describe(self) -> dict[str, str]:
         """What was bought and how noisy it is, for certificate and report."""
         noise = self.marginals.noise_sd
-        found = {
-            "covariates": f"simulated like the data's: counts of {len(self.bins)} columns' values "
-            f"were bought, each with noise of sd {noise:.3g} rows ({noise / self.rows:.2%})"
-        }
+        found = {}
+        if self.bins:
+            found["covariates"] = (
+                f"simulated like the data's: counts of {len(self.bins)} columns' values "
+                f"were bought, each with noise of sd {noise:.3g} rows ({noise / self.rows:.2%})"
+            )
+        if self.marginals.sizes is not None:
+            sd = noise / len(self.marginals.sizes)
+            found["rows of a unit"] = (
+                f"numbers of units with 1, 2, ... rows were bought, each with noise of sd {sd:.3g}"
+            )
         if self.pairs is not None:
             found["pairs of covariates"] = (
                 f"their mean products were bought, with noise of sd {self.pairs.noise_sd:.2g} "
@@ -176,6 +196,32 @@ def shape_cost(
     )
 
 
+def shape_noise(schema: Schema, columns: tuple[str, ...], bought: tuple[Release, ...]) -> float:
+    """Sd of the noise in a count of rows that `buy_shape` will have bought.
+
+    Args:
+        schema: The table's.
+        columns: From `covariate_columns`.
+        bought: From `shape_cost`.
+    """
+    sensitivity = marginals_sensitivity(len(covariate_bins(schema, columns)), schema.unit)
+    return bought[0].noise_multiplier * sensitivity
+
+
+def rows_of(schema: Schema, records: int, size_shares: np.ndarray | None = None) -> float:
+    """About how many rows so many records have.
+
+    Args:
+        schema: The table's.
+        records: Their public number: of rows, or of units.
+        size_shares: Shares of units with 1, 2, ... rows; None is as declared.
+    """
+    if schema.unit is None:
+        return records
+    shares = schema.unit.shares if size_shares is None else size_shares
+    return records * float(shares @ np.arange(1, schema.unit.max_rows + 1))
+
+
 def _parts(columns: int, share: float) -> dict[str, float]:
     """Shares of the budget by release; a single column has no pairs."""
     if columns < 2:
@@ -198,22 +244,24 @@ def buy_shape(
     Args:
         table: The rows.
         columns: Covariates, by name.
-        public_count: Number of rows as everybody may know it.
+        public_count: Number of records as everybody may know it: of rows, or of units.
         budget: The whole one.
         share: What is spent of it, in squared signal-to-noise.
         insecure_seed: Makes the noise repeatable, and therefore not private.
         bought: As `mechanism.release_sum` has it.
     """
     fraction("share", share)
-    if not columns:
+    schema = table.schema
+    if not columns and (schema.unit is None or schema.unit.sizes_known):
         raise NoisewiseError("the model takes no covariates: there is no shape to buy")
-    bins = covariate_bins(table.schema, columns)
+    bins = covariate_bins(schema, columns)
     parts = _parts(len(bins), share)
     first = part_of(budget, parts[COUNTS])
-    how: Any = {"insecure_seed": insecure_seed, "bought": bought}
+    how: Any = {"unit": schema.unit, "insecure_seed": insecure_seed, "bought": bought}
     marginals = release_marginals(table.rows, bins, first, **how)
+    row_count = rows_of(schema, public_count, marginals.size_shares())
     moments = None
     if PAIRS in parts:
         second = part_of(budget, parts[PAIRS])
-        moments = release_pairs(table.rows, bins, marginals, public_count, second, **how)
-    return CovariateShape(table.schema, bins, public_count, marginals, moments)
+        moments = release_pairs(table.rows, bins, marginals, row_count, second, **how)
+    return CovariateShape(schema, bins, row_count, marginals, moments)

@@ -6,7 +6,14 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
 from noisewise.covariates.bins import covariate_bins
-from noisewise.covariates.shape import SHARE, CovariateShape, covariate_columns, shape_cost
+from noisewise.covariates.shape import (
+    SHARE,
+    CovariateShape,
+    covariate_columns,
+    rows_of,
+    shape_cost,
+    shape_noise,
+)
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel
 
@@ -55,7 +62,8 @@ def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
         shape: What was bought about its covariates.
     """
     rows = shape.simulate(np.random.default_rng(3), _POOL)
-    return bound.with_covariates(rows, share_noise=shape.share_noise)
+    noise, sizes = shape.share_noise, shape.size_shares
+    return bound.with_covariates(rows, share_noise=noise, size_shares=sizes)
 
 
 def as_declared(bound: BoundModel, bought: tuple[Release, ...], rows: int) -> BoundModel:
@@ -65,11 +73,12 @@ def as_declared(bound: BoundModel, bought: tuple[Release, ...], rows: int) -> Bo
     Args:
         bound: The model.
         bought: What buying the shape releases: `covariates_cost`.
-        rows: Their public number.
+        rows: The public number of records: of rows, or of units.
     """
-    simulated = bound.view.schema.simulate(np.random.default_rng(3), _POOL)
+    schema = bound.view.schema
+    simulated = schema.simulate(np.random.default_rng(3), _POOL)
     columns = covariate_columns(bound.view, bound.target.generated)
-    bins = covariate_bins(bound.view.schema, columns)
-    noise = bought[0].noise_multiplier * len(bins) ** 0.5
-    known = {each.column.name: simulated[each.column.name] for each in bins}
-    return bound.with_covariates(known, share_noise=noise / rows)
+    noise = shape_noise(schema, columns, bought) / rows_of(schema, rows)
+    known = {b.column.name: simulated[b.column.name] for b in covariate_bins(schema, columns)}
+    sizes = None if schema.unit is None else schema.unit.shares
+    return bound.with_covariates(known, share_noise=noise, size_shares=sizes)

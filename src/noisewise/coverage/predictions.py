@@ -24,13 +24,14 @@ def predict_new_records(
     For models with one observed argument of yes or no; the posterior predictive probability is the
     mean over draws of the likelihood of a yes.
     """
+    target = target.rows  # predictions are for single records, whoever they are about
     outcome = check_yes_or_no(target, view)
     key = jax.random.PRNGKey(seed)
     probabilities, outcomes = [], []
     for k, (truth, draws) in enumerate(zip(fits.truth, fits.draws, strict=True)):
         if not np.isfinite(draws).all():
             continue
-        simulated = view.simulate(np.random.default_rng([seed, k, 1]), rows)
+        simulated = view.simulate_rows(np.random.default_rng([seed, k, 1]), rows)
         records = target.simulate(jax.random.fold_in(key, k), jnp.asarray(truth), simulated)
         found = np.asarray(records[outcome])
         some = jnp.asarray(draws[:: max(1, len(draws) // _DRAWS)])
@@ -47,7 +48,8 @@ def check_yes_or_no(target: Target, view: RowView) -> str:
     if len(observed) != 1:
         raise NoisewiseError("test_rows needs a model with one observed argument: leave it at 0")
     key = jax.random.PRNGKey(0)
-    simulated = view.simulate(np.random.default_rng(0), 200)
+    target = target.rows
+    simulated = view.simulate_rows(np.random.default_rng(0), 200)
     records = target.simulate(key, target.sample_prior(key, 1)[0], simulated)
     if not np.isin(np.asarray(records[observed[0]]), (0, 1)).all():
         raise NoisewiseError(

@@ -25,8 +25,8 @@ from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
-from noisewise.mechanism import Budget, count_cost
-from noisewise.models import BoundModel, RowView, TargetNames, bind_model
+from noisewise.mechanism import Budget, Release, count_cost
+from noisewise.models import BoundModel, Priors, RowView, TargetNames, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
 from noisewise.posterior import (
@@ -34,6 +34,7 @@ from noisewise.posterior import (
     check_method,
     default_method,
     refuse_weights_without_matrix,
+    sizes_cost,
     variability_cost,
 )
 from noisewise.trials import STRESSES, SimulatedFits
@@ -53,6 +54,8 @@ def coverage(
     budget: Budget,
     target: TargetNames = None,
     features: list[str] | None = None,
+    family: str | None = None,
+    priors: Priors | None = None,
     method: str = "dpvi",
     plan: Plan | Settings | None = None,
     stress: bool = False,
@@ -82,6 +85,8 @@ def coverage(
         target: The column that is ``y`` to the model; of a survival model two, a time and whether
             it is an event's.
         features: The columns that make up ``X``.
+        family: Of a formula, as for `fit`.
+        priors: Of a formula's coefficients, as for `fit`.
         method: ``"dpvi"`` or ``"dp-sep"``.
         plan: For the fits; without one a plan is made first.
         stress: Try tables that are unlike what the schema suggests, too (rare levels, piles at a
@@ -112,7 +117,7 @@ def coverage(
         check_writable(Path(folder) / "probe")
     if posterior is not None:
         one_of("posterior", posterior, METHODS)
-    bound = bind_model(model, schema, target, features, public_sample)
+    bound = bind_model(model, schema, target, features, public_sample, family=family, priors=priors)
     bound.require(
         "ordered_latents",
         "coverage",
@@ -124,12 +129,14 @@ def coverage(
         _refuse_stress(bound, plan, method)
     if plan is None:
         plan = make_plan(
-            bound.model,
+            bound.model if bound.formula is None else model,
             schema=schema,
             rows=rows,
             budget=budget,
             target=target,
             features=features,
+            family=family,
+            priors=priors,
             method=method,
             public_sample=public_sample,
             covariate_share=covariate_share,
@@ -141,7 +148,10 @@ def coverage(
         check_method(posterior, settings)
         refuse_weights_without_matrix(bound, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    more = variability_cost(bound, budget) if method == "dpvi" else ()
+    more: tuple[Release, ...] = ()
+    if method == "dpvi":
+        sizes = sizes_cost(bound, budget, covariate_share)
+        more = (*sizes, *variability_cost(bound, budget))
     view = bound.view
     bound = as_declared(bound, bought, rows) if bought else bound
     spec = Spec(
@@ -154,7 +164,7 @@ def coverage(
         covariate_share=covariate_share,
         rows=rows,
         budget=budget,
-        others=(*bought, *more, *count_cost(schema.rows, budget)),
+        others=(*bought, *more, *count_cost(schema.public_count, budget)),
         posterior=posterior,
         draws=draws,
         seed=seed,
@@ -215,6 +225,7 @@ def _run(
 
 
 def _refuse_stress(bound: BoundModel, plan: Any, method: str) -> None:
+    bound.require_rows("stress=True")
     if method != "dpvi" or bound.simulable or not isinstance(plan, Plan | None):
         raise NoisewiseError(
             "stress=True is for fits by DPVI that buy what covariates are like, with a Plan or "

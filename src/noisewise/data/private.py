@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
 
 Rows = dict[str, Any]
 """Columns by name, with an axis of records first: simulated or public, free to be looked at."""
+
+WEIGHT = "(weight)"
+"""A column that rows may hold beside the model's arguments: a factor, from 0, on every row's
+log-likelihood. The model never sees it; a row of weight 0 contributes nothing, whatever it holds.
+"""
+SIZE = "(rows of its unit)"
+"""A column that rows of units hold beside the table's: on a unit's first row how many rows it has,
+and 0 on its others."""
+
+
+class UnitLayout(NamedTuple):
+    """Where the rows of units stand."""
+
+    places: np.ndarray
+    """Numbers of rows, units x most rows of a unit: places that are left over repeat a row."""
+    filled: np.ndarray
+    """Which places are filled."""
 
 
 def record_count(rows: Mapping[str, Any]) -> int:
@@ -18,31 +37,76 @@ def record_count(rows: Mapping[str, Any]) -> int:
     return len(next(iter(rows.values())))
 
 
+def laid_out(rows: Rows, layout: UnitLayout) -> Rows:
+    """Rows as units: every column gets an axis of units and one of their rows, and a weight says
+    which rows there are.
+
+    Args:
+        rows: Columns by name, one entry a row.
+        layout: Which rows are whose.
+    """
+    found = {name: np.asarray(column)[layout.places] for name, column in rows.items()}
+    found.pop(SIZE, None)
+    weight = layout.filled.astype(np.float32)
+    return found | {WEIGHT: weight * found[WEIGHT] if WEIGHT in found else weight}
+
+
 class PrivateRows:
-    """Columns of a protected table; there is no way to them but `unsafe_columns`.
+    """Columns of a protected table; what opens them has a name that begins with ``unsafe_``.
 
     Whoever expects `Rows` cannot be handed these: the type checker says so. Only the mechanism and
     the engine, which noise and account for what they compute, may open them, and functions whose
     own name begins with ``unsafe_`` (a test holds every package to that).
+
+    Where the schema declares a unit of privacy, the rows know whose they are: `map` changes them
+    row by row, but whoever opens them, or counts them, finds units.
     """
 
-    __slots__ = ("_columns",)
+    __slots__ = ("_columns", "_layout")
 
-    def __init__(self, columns: Mapping[str, Any]) -> None:
+    def __init__(self, columns: Mapping[str, Any], layout: UnitLayout | None = None) -> None:
         self._columns = dict(columns)
+        self._layout = layout
 
     def map(self, change: Callable[[Rows], Rows]) -> PrivateRows:
-        """The rows after a change that works record by record, such as an encoding."""
-        return PrivateRows(change(dict(self._columns)))
+        """The rows after a change that works row by row, such as an encoding."""
+        return PrivateRows(change(dict(self._columns)), self._layout)
+
+    def units(self) -> PrivateRows:
+        """The rows laid out by unit, so that a unit is one record; as they are if a row is one."""
+        return self if self._layout is None else PrivateRows(laid_out(self._columns, self._layout))
+
+    def unit_sums(self) -> PrivateRows:
+        """Sums over every unit's rows, so that a unit is one record; as they are where a row is."""
+        if self._layout is None:
+            return self
+        places, filled = self._layout
+        found = {}
+        for name, column in self._columns.items():
+            values = np.asarray(column, float)
+            wide = (len(places), *[1] * (values.ndim - 1))
+            total = np.zeros((len(places), *values.shape[1:]))
+            # One place after the other: a unit's sum rounds the same whoever the others are.
+            for place, there in zip(places.T, filled.T, strict=True):
+                total += np.where(there.reshape(wide), values[place], 0.0)
+            found[name] = total
+        return PrivateRows(found)
 
     def unsafe_columns(self) -> Rows:
-        """The columns themselves. **Whatever is computed from them has to be paid for.**"""
-        return dict(self._columns)
+        """The columns themselves, of units where there are such. **Whatever is computed from them
+        has to be paid for.**"""
+        return dict(self.units()._columns)
+
+    def unsafe_passes(self) -> Iterator[Rows]:
+        """The rows, whoever they are about, a stretch after the other: as many as memory allows.
+        **Whatever is computed from them has to be paid for.**"""
+        yield dict(self._columns)
 
     @property
     def true_count(self) -> int:
-        """The number of records: as private as they are, unless it was declared public."""
-        return record_count(self._columns)
+        """The number of records (units, where there are such): as private as they are, unless it
+        was declared public."""
+        return record_count(self._columns) if self._layout is None else len(self._layout.places)
 
     def __repr__(self) -> str:
         return f"PrivateRows({', '.join(self._columns)})"

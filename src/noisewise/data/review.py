@@ -54,9 +54,24 @@ def review_schema(path: str | PathLike[str]) -> SchemaReview:
         except SchemaError as error:
             faults.append(str(error))
     hints = [hint for column in columns for hint in _hints(column)]
-    if declared.get("rows") is None:
-        hints.append("rows: not declared, so a fit buys a noisy number for 1% of its budget")
+    hints += _hints_on_counts(declared)
     return SchemaReview(schema, tuple(faults), tuple(hints))
+
+
+def _hints_on_counts(declared: Mapping[str, Any]) -> list[str]:
+    """What was left open about the number of rows, and about whose they are."""
+    unit = declared.get("unit")
+    if not isinstance(unit, Mapping):
+        hints = ["unit: not declared, so a person with several rows is protected for one only"]
+        if declared.get("rows") is None:
+            hints.append("rows: not declared, so a fit buys a noisy number for 1% of its budget")
+        return hints
+    hints = []
+    if unit.get("count") is None:
+        hints.append("unit: no count, so a fit buys a noisy number of units for 1% of its budget")
+    if unit.get("sizes") is None and unit.get("max_rows") != 1:
+        hints.append("unit: no sizes, so a fit buys how many units have how many rows")
+    return hints
 
 
 def _columns(declared: Any) -> tuple[list[Column], list[str]]:

@@ -17,6 +17,7 @@ from noisewise._pages import Shown
 from noisewise._validate import NoisewiseError, integer_at_least, listed, shown
 from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
+from noisewise.data.units import ONE_ROW, Unit
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -29,6 +30,7 @@ class Schema(Shown):
         columns: The declared columns, in order, with different names.
         rows: The number of rows, if it is **public**. None says that it is private: it will be
             noised, at a cost, wherever it is needed.
+        unit: Whose rows are protected together, if somebody may have several; None protects rows.
 
     >>> schema = Schema.from_dict({
     ...     "rows": 20190,
@@ -47,6 +49,7 @@ class Schema(Shown):
 
     columns: tuple[Column, ...]
     rows: int | None = None
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, (str, Mapping)) or not hasattr(self.columns, "__iter__"):
@@ -71,8 +74,47 @@ class Schema(Shown):
                 f"columns {listed(weights)} are both declared weights: a record has one weight, so "
                 "keep one of them"
             )
+        if weights and self.unit is not None:
+            raise SchemaError(
+                f"column {shown(weights[0])} is declared a weight, and units of several rows have "
+                "none: keep [unit] or the weight, or make it one row a unit"
+            )
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "rows", _checked_rows(self.rows))
+        if self.unit is not None:
+            self._check_unit(self.unit)
+
+    def _check_unit(self, unit: object) -> None:
+        if not isinstance(unit, Unit):
+            raise SchemaError(f"unit must be a noisewise.Unit, got {shown(unit)}")
+        if unit.column in self.names:
+            raise SchemaError(
+                f"column {shown(unit.column)} says whose a row is, and is declared as well: "
+                "an identifier is no covariate, take it out of the columns"
+            )
+        if self.rows is not None:
+            raise SchemaError(
+                "the schema declares rows and a [unit]: units are what is counted then; leave rows "
+                "out, and if the number of units is public declare it as count in [unit]"
+            )
+
+    @property
+    def public_count(self) -> int | None:
+        """The number of records that are protected each by itself, if it is public: of rows, or of
+        units where there are such."""
+        return self.rows if self.unit is None else self.unit.count
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a record that is protected: one, or a unit's at most."""
+        return 1 if self.unit is None else self.unit.max_rows
+
+    @property
+    def protected(self) -> str:
+        """What is protected, in words."""
+        if self.unit is not None:
+            return self.unit.words
+        return ONE_ROW
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,18 +146,18 @@ class Schema(Shown):
 
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Schema:
-        """Read `{"rows": ..., "columns": {name: {"type": ..., ...}}}`, as in the TOML file.
+        """Read `{"rows": ..., "unit": {...}, "columns": {name: {"type": ..., ...}}}`, as in TOML.
 
         Args:
             declared: As read from TOML or JSON.
         """
         if not isinstance(declared, Mapping):
             raise SchemaError(f"a schema must be a table with columns, got {shown(declared)}")
-        unknown = [key for key in declared if key not in ("rows", "columns")]
+        unknown = [key for key in declared if key not in ("rows", "unit", "columns")]
         if unknown:
             raise SchemaError(
-                f"the schema has unknown keys {listed(unknown)}: expected columns and, if public, "
-                "rows"
+                f"the schema has unknown keys {listed(unknown)}: expected columns, if public "
+                "rows, and [unit] where somebody may have several"
             )
         columns = declared.get("columns")
         if not isinstance(columns, Mapping):
@@ -124,7 +166,8 @@ class Schema(Shown):
                 f"the schema has {found}: expected a table [columns.NAME] for each column"
             )
         read = tuple(Column.from_dict(name, column) for name, column in columns.items())
-        return cls(read, declared.get("rows"))
+        unit = None if "unit" not in declared else Unit.from_dict(declared["unit"])
+        return cls(read, declared.get("rows"), unit)
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> Schema:
@@ -140,6 +183,9 @@ class Schema(Shown):
         [columns.sex]
         type = "category"
         categories = ["female", "male"]
+        [unit]                  # only where somebody may have several rows
+        column = "person"       # who a row is about; no declared column
+        max_rows = 8
         ```
 
         Args:
@@ -154,7 +200,8 @@ class Schema(Shown):
     def to_dict(self) -> dict[str, Any]:
         """The schema as plain Python values, ready for JSON; `Schema.from_dict` reads it back."""
         rows = {} if self.rows is None else {"rows": self.rows}
-        return rows | {"columns": {column.name: column.to_dict() for column in self.columns}}
+        unit = {} if self.unit is None else {"unit": self.unit.to_dict()}
+        return rows | unit | {"columns": {column.name: column.to_dict() for column in self.columns}}
 
     def to_toml(self) -> str:
         """The schema as TOML; `Schema.from_toml` reads it back from a file.
@@ -166,17 +213,21 @@ class Schema(Shown):
         <BLANKLINE>
         """
         parts = [] if self.rows is None else [f"rows = {self.rows}\n"]
-        for column in self.columns:
-            lines = [f"[columns.{toml_key(column.name)}]"]
-            lines += [f"{key} = {toml_value(value)}" for key, value in column.to_dict().items()]
-            parts.append("\n".join(lines) + "\n")
+        tables = {} if self.unit is None else {"unit": self.unit.to_dict()}
+        tables |= {f"columns.{toml_key(column.name)}": column.to_dict() for column in self.columns}
+        for name, declared in tables.items():
+            lines = [f"{key} = {toml_value(value)}" for key, value in declared.items()]
+            parts.append("\n".join([f"[{name}]", *lines]) + "\n")
         return "\n".join(parts)
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with any part of the declaration, order included."""
         columns = [[column.name, column.to_dict()] for column in self.columns]
         canonical = json.dumps(
-            {"rows": self.rows, "columns": columns}, sort_keys=True, separators=(",", ":")
+            {"rows": self.rows, "columns": columns}
+            | ({} if self.unit is None else {"unit": self.unit.to_dict()}),
+            sort_keys=True,
+            separators=(",", ":"),
         )
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:16]
 

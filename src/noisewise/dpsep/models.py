@@ -61,6 +61,7 @@ def sep_design(
         settings: Those of a plan, with its bounds.
     """
     refuse_weights(bound)
+    bound.require_rows("method='dp-sep'")
     simulated = bound.view.simulate(np.random.default_rng(0), _SIMULATED)["X"]
     width = simulated.shape[1]
     assert isinstance(bound.model, Glm)  # the models whose capabilities name a site

@@ -74,8 +74,8 @@ class Dpvi:
 
     @property
     def pass_floats(self) -> int:
-        """A gradient for every draw of the guide."""
-        return self.rule.released * self.draws
+        """A gradient for every draw of the guide and every row."""
+        return self.rule.released * self.draws * self.rule.target.rows_each
 
     def init(self, numbers: DpviNumbers, start: Any) -> DpviState:
         """The given parameters."""

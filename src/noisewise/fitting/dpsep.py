@@ -40,7 +40,7 @@ class DpSep:
         if self.plan is not None:
             self.plan.check(job.bound, self.name, job.public_sample)
         design = self._design(job)
-        others = count_cost(job.table.schema.rows, job.budget)
+        others = count_cost(job.table.schema.public_count, job.budget)
         mechanisms = phase_mechanisms(design.phases, job.budget, others)
         assemble_phases(design.phases, mechanisms, nominal_count(job.table), design.initial)
 

@@ -31,7 +31,8 @@ from noisewise.dpvi import (
 )
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import count_cost
+from noisewise.fitting.misfit import Judged, judge
+from noisewise.mechanism import Release, count_cost
 from noisewise.models import BoundModel, derived_values
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
 from noisewise.posterior import (
@@ -43,6 +44,7 @@ from noisewise.posterior import (
     default_method,
     infer_pooled,
     refuse_weights_without_matrix,
+    sizes_cost,
     variability_cost,
     variability_mechanism,
 )
@@ -93,7 +95,7 @@ class Dpvi:
         """The fit as it would be if covariates were as declared; a fit that buys their shape makes
         its settings anew. Clipped gradients cannot run away beside those of a Gaussian prior, which
         planned fits of up to 200 coordinates have: only other runs are begun."""
-        count, bound = job.table.schema.rows or nominal_count(job.table), job.bound
+        count, bound = job.table.schema.public_count or nominal_count(job.table), job.bound
         bought = covariates_cost(bound, job.budget, job.covariate_share)
         bound = as_declared(bound, bought, count) if bought else bound
         settings = self._settings or guess_settings(bound, count, job.budget, job.steps)
@@ -128,8 +130,8 @@ class Dpvi:
         if self.plan is None:
             source = SIMULATED if not known.releases else SIMULATED_BOUGHT
         settings = self._settings_for(job, known, count.value)
-        weighing = variability_cost(job.bound, job.budget)
-        others = (*known.releases, *weighing, *count.releases)
+        more = (*_sizes_cost(job, settings), *variability_cost(job.bound, job.budget))
+        others = (*known.releases, *more, *count.releases)
         mechanism = settings.mechanism().calibrate(job.budget, others)
         target = job.bound.target
         run = assemble(settings, target, mechanism, count.value)
@@ -137,7 +139,7 @@ class Dpvi:
         return Prepared(
             runs=[run] if products is None else [run, variability_run(run, products)],
             rows=job.bound.view.private(job.table).map(partial(prepared_rows, target, run)),
-            releases=(*known.releases, *weighing, mechanism.release("gradients")),
+            releases=(*known.releases, mechanism.release("gradients"), *more),
             settings=settings,
             source=source,
             count=count,
@@ -197,6 +199,10 @@ class Dpvi:
         references = [reference_rows(one, prepared.public_count) for one in known]
         contexts = [FitContext.of(run, settings, reference) for reference in references]
         (outcome,) = infer_pooled(method, [trace], contexts, job.draws, [rng])
+        judged = Judged(outcome)
+        if _sizes_cost(job, settings):
+            judged = judge(job, prepared.rows, contexts, outcome, rng)
+        outcome = judged.outcome
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
         latents = _latents(job.bound, outcome.draws)
         overflown = not all(np.isfinite(values).all() for values in latents.values())
@@ -212,6 +218,7 @@ class Dpvi:
                 **_tails(outcome),
             },
             burn_in=outcome.burn_in.blocks,
+            notes=judged.notes,
         )
 
     def _method(self, bound: BoundModel, settings: Settings) -> str:
@@ -252,8 +259,9 @@ def _assemble_once(job: Job, settings: Settings) -> Run:
     count, schema = nominal_count(job.table), job.table.schema
     others = (
         *covariates_cost(job.bound, job.budget, job.covariate_share),
+        *_sizes_cost(job, settings),
         *variability_cost(job.bound, job.budget),
-        *count_cost(schema.rows, job.budget),
+        *count_cost(schema.public_count, job.budget),
     )
     try:
         mechanism = settings.mechanism().calibrate(job.budget, others)
@@ -263,6 +271,13 @@ def _assemble_once(job: Job, settings: Settings) -> Run:
             raise
         text = " ".join(str(error).split())[:200]
         raise NoisewiseError(f"the settings do not fit this model: {text}") from error
+
+
+def _sizes_cost(job: Job, settings: Settings) -> tuple[Release, ...]:
+    """What comparing sizes of gradients will release: they are simulated as the trace is."""
+    if not settings.full_curvature or settings.curvature is None:
+        return ()
+    return sizes_cost(job.bound, job.budget, job.covariate_share, job.misfit_share)
 
 
 def _latents(bound: BoundModel, theta: np.ndarray) -> dict[str, np.ndarray]:

@@ -73,7 +73,7 @@ class NetworkSep:
             raise NoisewiseError(
                 "a network simulates no rows from the schema: drop the public_sample"
             )
-        others = (*_purchases(job), *count_cost(job.table.schema.rows, job.budget))
+        others = (*_purchases(job), *count_cost(job.table.schema.public_count, job.budget))
         phases = _phases(job)
         mechanisms = phase_mechanisms(phases, job.budget, others)
         assemble_phases(phases, mechanisms, nominal_count(job.table), phases[-1].site.start(0))

@@ -46,6 +46,8 @@ class Entry:
     """Whether the releases are those that were made; before that, an upper bound of them."""
     certificate: Certificate | None = None
     """As it was issued in the end; None for what was not finished, and is counted all the same."""
+    unit: str = ""
+    """The column that says whose rows are protected together; empty where rows are, one by one."""
     token: str = ""
     """By which a fit that was stopped finds its entry again."""
 
@@ -71,6 +73,11 @@ class Account:
     entries: tuple[Entry, ...]
     digest: str
     """Over all lines of the file."""
+
+    @property
+    def unit(self) -> str | None:
+        """What all entries protect, as `Entry.unit`; None where there is no entry yet."""
+        return self.entries[0].unit if self.entries else None
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
@@ -198,6 +205,7 @@ def _reserved(line: Line) -> Entry:
         time=line.time,
         budget=Budget(**body["budget"]),
         releases=tuple(Release(**one) for one in body["releases"]),
+        unit=str(body.get("unit", "")),
         token=str(body.get("token", "")),
         **texts,
     )

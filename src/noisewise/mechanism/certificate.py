@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noisewise._pages import Shown
 from noisewise._validate import NoisewiseError
+from noisewise.data import ONE_ROW
 from noisewise.mechanism.accounting import (
     Release,
     compose,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 NOISED_COUNT = "noised, paid from the budget"
 """Source of a number of rows that was bought."""
+PROTECTS = "protects"
+"""Source that says whose rows are protected together."""
 KNOWN_SEED = "a known seed"
 """Source of randomness that protects nobody."""
 
@@ -76,6 +79,12 @@ class Certificate(Shown):
     def private(self) -> bool:
         """Whether the result may be released under the stated guarantee."""
         return not self.not_private_because
+
+    @property
+    def protects(self) -> str:
+        """Whose rows are protected together, in words; certificates once did not say, and were all
+        of rows."""
+        return self.sources.get(PROTECTS, ONE_ROW)
 
     def event(self) -> DpEvent:
         """Everything that the data paid for, as one dp-accounting event."""
@@ -187,7 +196,12 @@ def issue(
 
 
 def verify_run(
-    certificate: Certificate, *, steps: int, sampling_rate: float, declared_rows: int | None
+    certificate: Certificate,
+    *,
+    steps: int,
+    sampling_rate: float,
+    declared_rows: int | None,
+    protects: str = ONE_ROW,
 ) -> Verification:
     """`Certificate.verify`, and whether the certificate accounts for the run that it came with.
 
@@ -196,9 +210,12 @@ def verify_run(
         steps: Of the run's settings (of its last phase).
         sampling_rate: Likewise.
         declared_rows: The number of rows that the schema declares public, or None.
+        protects: Whose rows are protected together, by the schema.
     """
     found = certificate.verify()
     reasons = list(found.reasons)
+    if certificate.protects != protects:
+        reasons.append(f"it protects {certificate.protects}, and what was fitted {protects}")
     if not any(
         release.times == steps and math.isclose(release.sampling_rate, sampling_rate)
         for release in certificate.releases

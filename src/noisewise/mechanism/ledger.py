@@ -109,6 +109,7 @@ class Ledger:
         what: str,
         *,
         schema: str = "",
+        unit: str = "",
         seeded: bool = False,
         fits: int = 1,
         token: str = "",
@@ -120,6 +121,7 @@ class Ledger:
             budget: Of all releases that will be made.
             what: What is fitted, in words.
             schema: Fingerprint of the table's schema.
+            unit: The column that says whose rows are protected together; empty protects rows.
             seeded: Whether the noise comes from a known seed: only a rehearsal takes that.
             fits: How many fits, each with that budget.
             token: Of a checkpoint: what was reserved under it before is gone on with.
@@ -134,6 +136,7 @@ class Ledger:
                     _refuse_older_copy(entry, reached)
                     return Reservation(self, entry.number)
             self._refuse(account, budget, seeded)
+            self._refuse_another_unit(account, unit)
             after = account.after((release,))
             if after <= account.total.epsilon * _ROUNDING:
                 number = len(account.entries) + 1
@@ -143,6 +146,7 @@ class Ledger:
                     "purpose": _short("purpose", self.purpose),
                     "what": _short("what", what),
                     "schema": schema,
+                    "unit": unit,
                     "token": token,
                     "budget": asdict(budget),
                     **_listed((release,)),
@@ -175,6 +179,16 @@ class Ledger:
                 "noise from a known seed can be undone, which no ledger can account for: leave out "
                 "insecure_seed, or for a public table make a rehearsal ledger (`noisewise ledger "
                 "init --rehearsal`)"
+            )
+
+    def _refuse_another_unit(self, account: Account, unit: str) -> None:
+        """What one release protects as a whole, another protects by parts: no sum is about both."""
+        if account.unit not in (None, unit):
+            kinds = (f"'{name}'" if name else "single rows" for name in (account.unit, unit))
+            before, now = kinds
+            raise LedgerError(
+                f"the ledger {self.path} protects {before} and this would protect {now}, which "
+                "cannot be added up: declare the same [unit], or keep a ledger of its own"
             )
 
     def report(self, path: str | Path) -> Path:

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import PublicSample, Rows, Schema
+from noisewise.data import PublicSample, Rows, Schema, is_formula
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
 from noisewise.models.centring import centred
+from noisewise.models.formulas import Priors, formula_model
 from noisewise.models.inspection import ModelError
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import (
@@ -27,6 +28,7 @@ from noisewise.models.ready_made import (
     model_name,
 )
 from noisewise.models.target import Target
+from noisewise.models.units import of_units
 
 _ROWS = 256
 """Simulated, to see what a likelihood depends on."""
@@ -68,18 +70,20 @@ class BoundModel:
     @cached_property
     def target(self) -> Target:
         """Densities and gradients, found on a few simulated rows."""
-        found = build_target(self.model, self.view.simulate(np.random.default_rng(0), 4))
+        found = build_target(self.model, self.view.simulate_rows(np.random.default_rng(0), 4))
         if self.view.encoder is not None and "y" in set(self.view.arguments) - found.generated:
             raise ModelError(
                 "the model changes y on its way to obs=, so that it cannot generate it: hand y "
                 "itself to obs=, and put what was done to it into the distribution or the schema"
             )
-        return centred(found, self.view.simulate(np.random.default_rng(1), _ROWS))
+        found = centred(found, self.view.simulate_rows(np.random.default_rng(1), _ROWS))
+        unit = self.view.schema.unit
+        return found if unit is None else of_units(found, unit.max_rows)
 
     @property
     def width(self) -> int:
-        """Numbers that an encoded row has."""
-        return sum(int(np.prod(shape)) for _, shape, _ in self.target.layout.signature)
+        """Numbers that an encoded record has."""
+        return self.target.record_width
 
     @cached_property
     def silent_share(self) -> float:
@@ -94,6 +98,18 @@ class BoundModel:
     def name(self) -> str:
         """As files and reports call it."""
         return model_name(self.model)
+
+    @property
+    def formula(self) -> str | None:
+        """What it was made from, where that was a formula."""
+        return None if self.view.encoder is None else self.view.encoder.formula
+
+    @property
+    def prior_words(self) -> tuple[str, ...]:
+        """Priors of a ready-made model, a line each."""
+        if not isinstance(self.model, ReadyMade):
+            return ()
+        return self.model.prior_words(self.view.feature_names)
 
     @property
     def coordinates(self) -> dict[str, list[str]]:
@@ -132,17 +148,34 @@ class BoundModel:
         them says: what depends on more than that must not be trusted."""
         return self.share_noise > 0
 
-    def with_covariates(self, columns: Rows, *, share_noise: float = 0.0) -> BoundModel:
+    def with_covariates(
+        self, columns: Rows, *, share_noise: float = 0.0, size_shares: np.ndarray | None = None
+    ) -> BoundModel:
         """The same model with simulated covariates taken from these rows, which are public.
 
         Args:
             columns: The rows.
             share_noise: Sd of the noise in a share of people, if the rows are simulated from a
                 noisy description of the data's.
+            size_shares: Shares of units with 1, 2, ... rows, where that was bought as well.
         """
-        found = replace(self, view=replace(self.view, sample=columns), share_noise=share_noise)
+        view = replace(self.view, sample=columns or None, size_shares=size_shares)
+        found = replace(self, view=view, share_noise=share_noise)
         found.__dict__["target"] = self.target  # the model is the same: nothing to look at again
         return found
+
+    def require_rows(self, purpose: str) -> None:
+        """Refuse, in one line, what does not know units of several rows yet.
+
+        Args:
+            purpose: What was asked for.
+        """
+        unit = self.view.schema.unit
+        if unit is not None:
+            raise NoisewiseError(
+                f"{purpose} protects single rows only, and the schema declares a [unit], "
+                f"{unit.column}: fit a regression or a NumPyro model with method='dpvi'"
+            )
 
     def require(self, capability: str, purpose: str, instead: str) -> None:
         """Refuse, in one line, what the model cannot do.
@@ -196,19 +229,37 @@ def bind_model(
     target: TargetNames = None,
     features: list[str] | None = None,
     public_sample: PublicSample | None = None,
+    *,
+    family: str | None = None,
+    priors: Priors | None = None,
 ) -> BoundModel:
     """Find a model by name, match its arguments with the schema's columns, and look at it.
 
     Args:
-        model: A NumPyro model, the name of a ready-made one, or ``"path/to/model.py:function"``.
+        model: A NumPyro model, the name of a ready-made one, ``"path/to/model.py:function"``, or a
+            formula such as ``"visits ~ age * sex"``, which names target and features itself.
         schema: What is publicly known of the table.
         target: The column that is ``y`` to the model; of a survival model a time and an event.
         features: The columns that make up ``X``; None is all but the target.
         public_sample: Rows of other people, from which simulated rows take their covariates.
+        family: Of a formula: see `formula_model`.
+        priors: Of a formula's coefficients, by name.
     """
     refuse_after_fork()
-    found = named_model(model, schema, target, features)
-    view = bind(found, schema, target, features)
+    found: Callable[..., Any]
+    if isinstance(model, str) and is_formula(model):
+        if target is not None or features is not None:
+            raise NoisewiseError(
+                "a formula names the target and the features itself: leave out target and features"
+            )
+        found, view = formula_model(model, schema, family, priors)
+    else:
+        if family is not None or priors is not None:
+            raise NoisewiseError(
+                "family and priors go with a formula, such as model='visits ~ age': leave them out"
+            )
+        found = named_model(model, schema, target, features)
+        view = bind(found, schema, target, features)
     if public_sample is not None:
         if not isinstance(public_sample, PublicSample):
             raise NoisewiseError(
@@ -217,4 +268,7 @@ def bind_model(
                 "not"
             )
         view = replace(view, sample=public_sample.columns)
-    return _with_outcomes(BoundModel(found, view, capabilities_of(found)))
+    bound = BoundModel(found, view, capabilities_of(found))
+    if not bound.capabilities.averaged_posterior or not bound.capabilities.unique_optimum:
+        bound.require_rows(f"the model {bound.name}")  # networks and mixtures
+    return _with_outcomes(bound)

@@ -202,7 +202,7 @@ def has_two_forms(target: Target) -> bool:
     Args:
         target: The model's density.
     """
-    return bool(dependent_sites(target)) or isinstance(target, CentredTarget)
+    return bool(dependent_sites(target)) or isinstance(target.rows, CentredTarget)
 
 
 def standardise(target: Target, theta: Array) -> Array:
@@ -244,8 +244,8 @@ def unstandardise(target: Target, raw: Array) -> Standardised:
         **target.example
     )
     latents = {site.name: sites[site.name]["value"] for site in target.layout.latents}
-    if isinstance(target, CentredTarget):
-        total += target.log_scales(latents)
+    if isinstance(target.rows, CentredTarget):
+        total += target.rows.log_scales(latents)
     return Standardised(target.unconstrain(latents), total)
 
 

@@ -46,7 +46,8 @@ def derived_values(bound: BoundModel, theta: np.ndarray) -> dict[str, np.ndarray
 def _names(bound: BoundModel, point: Array) -> tuple[str, ...]:
     """Sites with the same value whatever the records are, and however many."""
     tables = [
-        bound.view.simulate(np.random.default_rng(seed), rows) for seed, rows in ((1, 4), (2, 5))
+        bound.view.simulate_rows(np.random.default_rng(seed), rows)
+        for seed, rows in ((1, 4), (2, 5))
     ]
     ours, others = (_numbers(bound.target, point, table) for table in tables)
     latents = {site.name for site in bound.target.layout.latents}

@@ -17,14 +17,10 @@ from jax import Array
 from numpyro import handlers
 from numpyro.distributions import biject_to
 
-from noisewise.data import Rows
+from noisewise.data import WEIGHT, Rows
 from noisewise.models.frame import Frame
 from noisewise.models.inspection import Layout, log_probability
-
-WEIGHT = "(weight)"
-"""A column that rows may hold beside the model's arguments: a factor, from 0, on every row's
-log-likelihood. The model never sees it; a row of weight 0 contributes nothing, whatever it holds.
-"""
+from noisewise.models.linear_parts import LinearParts
 
 
 @dataclass(frozen=True)
@@ -45,6 +41,21 @@ class Target:
     def dim(self) -> int:
         """Number of unconstrained coordinates."""
         return sum(site.size for site in self.layout.latents)
+
+    @property
+    def rows(self) -> Target:
+        """The same model of single rows, where a record has several."""
+        return self
+
+    @property
+    def rows_each(self) -> int:
+        """Rows that a record has, at most."""
+        return 1
+
+    @property
+    def record_width(self) -> int:
+        """Numbers that a record has."""
+        return self.rows_each * sum(int(np.prod(shape)) for _, shape, _ in self.layout.signature)
 
     @property
     def labels(self) -> list[str]:
@@ -125,6 +136,11 @@ class Target:
     def prepare(self, rows: Rows, frame: Frame) -> Rows:
         """Rows as `record_moments` wants them; here as they are."""
         return {name: jnp.asarray(column) for name, column in rows.items()}
+
+    def linear_parts(self, frame: Frame, rows: Rows) -> LinearParts | None:
+        """The few numbers, linear in the frame's coordinates, that a record's likelihood takes;
+        None where it is not of that kind."""
+        return None
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows

@@ -27,9 +27,10 @@ from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.evaluation import Scores
-from noisewise.mechanism import Budget, calibrate, count_cost
-from noisewise.models import BoundModel, TargetNames, bind_model
+from noisewise.mechanism import Budget, Release, calibrate, count_cost
+from noisewise.models import BoundModel, Priors, TargetNames, bind_model
 from noisewise.planning import files
+from noisewise.planning.duration import Counted
 from noisewise.planning.first_guess import STEPS, design, first_guess, sampling_rate, summarise
 from noisewise.planning.forecast import (
     Forecast,
@@ -41,14 +42,13 @@ from noisewise.planning.forecast import (
 )
 from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.search import (
-    DESIGNS,
     SearchContext,
     Trial,
     judge,
     learn_recalibration,
     search,
 )
-from noisewise.posterior import refuse_weights_without_matrix, variability_cost
+from noisewise.posterior import refuse_weights_without_matrix, sizes_cost, variability_cost
 from noisewise.trials import sep_simulator
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
@@ -75,6 +75,7 @@ class Plan(Shown):
     budget: Budget
     model: str
     forecast: Forecast
+    formula: str | None = None
     method: str = "dpvi"
     choices: dict[str, float] = field(default_factory=dict)
     """What the search chose of `design`'s options: a fit that buys its covariates' shape makes its
@@ -96,6 +97,9 @@ class Plan(Shown):
             raise NoisewiseError(
                 f"the plan is for model {self.model}, not {bound.name}: plan again"
             )
+        if self.formula != bound.formula:
+            made = "no formula" if self.formula is None else f"the formula '{self.formula}'"
+            raise NoisewiseError(f"the plan is for {made}: plan again for this one")
         if self.method != method:
             found = f"method='{self.method}', not '{method}'"
             raise NoisewiseError(f"the plan is for {found}: plan again")
@@ -164,6 +168,7 @@ class Plan(Shown):
                 budget=Budget(**{name: made_for[name] for name in _BUDGET}),
                 model=str(made_for["model"]),
                 method=method,
+                formula=made_for.get("formula"),
                 forecast=Forecast.from_dict(found.forecast),
                 choices=_checked_choices(made_for.get("choices", {})),
                 source=found.source,
@@ -179,6 +184,7 @@ class Plan(Shown):
             **{name: getattr(self.budget, name) for name in _BUDGET},
             "source": self.source,
             "choices": self.choices,
+            **({} if self.formula is None else {"formula": self.formula}),
             **({} if self.sample is None else {"public_sample": self.sample}),
         }
         return files.Sections(made_for, self.forecast.to_dict(), self.settings.to_dict())
@@ -200,6 +206,8 @@ def plan(
     budget: Budget,
     target: TargetNames = None,
     features: list[str] | None = None,
+    family: str | None = None,
+    priors: Priors | None = None,
     method: str = "dpvi",
     steps: int | None = None,
     public_sample: PublicSample | None = None,
@@ -223,6 +231,8 @@ def plan(
         target: The column that is ``y`` to the model; of a survival model two, a time and whether
             it is an event's.
         features: The columns that make up ``X``.
+        family: Of a formula, as for `fit`.
+        priors: Of a formula's coefficients, as for `fit`.
         method: ``"dpvi"`` or ``"dp-sep"``, whose settings are not searched for: its plan is a
             forecast.
         steps: Of the fit; 4000 unless given, of DP-SEP 400.
@@ -232,7 +242,7 @@ def plan(
             schema declares them.
         fits: Simulated fits of each design; 0 leaves it at the guess, in seconds.
         recalibrate: Simulated fits that judge the winner.
-        progress: Called with fits done and their number.
+        progress: Called with fits done and how many there may be at most, after every few of them.
 
     Raises:
         PlanError: Nothing works at this budget; the message says what would.
@@ -244,15 +254,18 @@ def plan(
     steps = None if steps is None else integer_at_least("steps", steps, 10)
     if not isinstance(schema, Schema):
         raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
-    bound = bind_model(model, schema, target, features, public_sample)
+    bound = bind_model(model, schema, target, features, public_sample, family=family, priors=priors)
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
     if method == "dpvi":
         refuse_weights_without_matrix(bound, None)
     simulated = rows if fits or method == "dp-sep" else 2
     refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    more = variability_cost(bound, budget) if method == "dpvi" else ()
-    others = (*bought, *more, *count_cost(schema.rows, budget))
+    more: tuple[Release, ...] = ()
+    if method == "dpvi":
+        sizes = sizes_cost(bound, budget, covariate_share)
+        more = (*sizes, *variability_cost(bound, budget))
+    others = (*bought, *more, *count_cost(schema.public_count, budget))
     bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
@@ -261,11 +274,13 @@ def plan(
         summary = summarise(bound, rows, budget)
         refuse_if_hopeless(bound.target, summary, budget)
         grid = beside.submit(budget_grid, bound.target, summary, budget)
-        context = SearchContext(bound, summary, budget, others)
+        counted = Counted(fits, recalibrate, progress)
+        context = SearchContext(bound, summary, budget, others, counted.more)
         if method == "dp-sep":
-            found = _forecast_sep(context, steps, fits or FITS, progress)
+            found = _forecast_sep(context, steps, fits or FITS)
         else:
-            found = _searched(context, steps or STEPS, fits, recalibrate, progress)
+            found = _searched(context, steps or STEPS, fits, recalibrate)
+        counted.finish()
     stretch = found.settings.stretch if isinstance(found.settings, Settings) else None
     return Plan(
         settings=found.settings,
@@ -273,6 +288,7 @@ def plan(
         schema=schema.fingerprint(),
         budget=budget,
         model=bound.name,
+        formula=bound.formula,
         method=method,
         choices=found.choices,
         forecast=make_forecast(bound.labels, summary, grid.result(), found.scores, stretch),
@@ -315,32 +331,20 @@ class Searched(NamedTuple):
     choices: dict[str, float]
 
 
-def _searched(
-    context: SearchContext, steps: int, fits: int, recalibrate: int, progress: Progress | None
-) -> Searched:
+def _searched(context: SearchContext, steps: int, fits: int, recalibrate: int) -> Searched:
     """The best design of a search, recalibrated, and what fresh fits said of it."""
     if not fits:
         return Searched(design(context.bound.target, context.summary, steps=steps), None, {})
-    total = fits * DESIGNS + recalibrate
-
-    def counted(designs: int, _: int) -> None:
-        if progress is not None:
-            progress(designs * fits, total)
-
-    trial = search(context, steps=steps, fits=fits, progress=counted)
+    trial = search(context, steps=steps, fits=fits)
     if not trial.works:
         raise _nothing_works(context, trial)
     settings, scores = trial.settings, trial.scores
     if recalibrate:
         settings, scores = learn_recalibration(context, settings, recalibrate)
-    if progress is not None:
-        progress(total, total)
     return Searched(settings, scores, trial.choices)
 
 
-def _forecast_sep(
-    context: SearchContext, steps: int | None, fits: int, progress: Progress | None
-) -> Searched:
+def _forecast_sep(context: SearchContext, steps: int | None, fits: int) -> Searched:
     """DP-SEP's own settings, and what simulated fits say of them."""
     instead = "use linear, logistic or probit, or method='dpvi'"
     context.bound.require("site", "method='dp-sep'", instead)
@@ -348,8 +352,6 @@ def _forecast_sep(
     found = sep_design(bound, steps)
     ready = sep_simulator(bound, found, rows, context.budget, context.others)
     trial = judge(context, ready, found.phases[-1].settings, range(fits))
-    if progress is not None:
-        progress(fits, fits)
     if not trial.works:
         raise _nothing_works(context, trial)
     return Searched(trial.settings, trial.scores, {})

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noisewise._validate import Progress, integer_at_least
+from noisewise._validate import NoisewiseError, Progress, integer_at_least
 from noisewise.covariates import know_covariates
 from noisewise.data import Column, Rows, Schema, SchemaError, Table
 from noisewise.mechanism import Budget
 from noisewise.models import BoundModel, bind_model
-from noisewise.planning.first_guess import summarise, whiten
+from noisewise.planning.first_guess import summarise
 from noisewise.planning.simulation import PriorPredictive, simulate_gradients
 from noisewise.planning.single_release import release_at
 
@@ -96,6 +96,11 @@ def declaration_costs(
         progress: Called with columns done and their number.
     """
     integer_at_least("rows", rows, 100)
+    if schema.unit is not None:
+        raise NoisewiseError(
+            "what declarations cost is simulated for single rows, and a [unit] is declared: "
+            "leave it out of the schema that is tried"
+        )
     asked = narrower or {}
     for name in asked:
         _checked_narrower(schema[name], asked[name])
@@ -240,7 +245,7 @@ def _interval(declared: Column, real: _Real, setting: _Setting) -> _Interval:
             bound, table, rows, budget, share=setting.share, insecure_seed=seed
         ).bounds[0]
         summary = summarise(known, rows, budget)
-        frame = whiten(known.target, summary.simulated, rows).factor
+        frame = summary.factor
         release = release_at(
             gradients @ frame,
             rows,
@@ -249,8 +254,7 @@ def _interval(declared: Column, real: _Real, setting: _Setting) -> _Interval:
             budget,
             weights=real.simulated.weights,
         )
-        spread = change @ frame @ release.covariance @ frame.T @ change.T
-        variances.append(spread[width - 1, width - 1])
+        variances.append(release.sds(change @ frame)[width - 1] ** 2)
         hidden.append(known.share_noise >= 1)
     sd = float(np.sqrt(np.mean(variances)))
     prior_sd = float(np.sqrt(real.simulated.prior_covariance[width - 1, width - 1]))

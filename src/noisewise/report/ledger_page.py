@@ -57,7 +57,7 @@ def _context(account: Account) -> dict[str, Any]:
         "fits": FURTHER,
         "entries": [_entry(entry) for entry in entries],
         "rows_public": any(_rows_public(entry) for entry in entries),
-        "adjacency": words.adjacency_sentence(total),
+        "adjacency": words.adjacency_sentence(total, account.unit),
         "about": [
             ("total", f"epsilon {total.epsilon:g}, delta {words.small(total.delta)}"),
             ("adjacency", total.adjacency),

@@ -92,9 +92,12 @@ def show_coverage(found: Coverage) -> str:
 
 def show_schema(schema: Schema) -> str:
     """What is declared, a line a column."""
-    rows = "private" if schema.rows is None else f"{schema.rows:,}, public"
+    count, unit = schema.public_count, schema.unit
+    rows = "private" if count is None else f"{count:,}, public"
     lines = [(column.name, column.summary().partition(": ")[2]) for column in schema]
-    return _shown("Schema", [f"Number of rows: {rows}."], ("column", "declared"), lines)
+    counted = "rows" if unit is None else f"{unit.column} units"
+    said = f"Number of {counted}: {rows}; a fit protects {schema.protected}."
+    return _shown("Schema", [said], ("column", "declared"), lines)
 
 
 def plot_result(result: Result) -> Figure:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from noisewise.data import Unit
 from noisewise.mechanism import Budget, Certificate
 from noisewise.models import FAMILIES
 from noisewise.posterior import Status
@@ -29,7 +30,7 @@ def lead(result: Result, parameters: int) -> str:
     if result.privacy.private:
         how = (
             f"{what}, under ({budget.epsilon:g}, {small(budget.delta)})-differential privacy "
-            f"with {budget.adjacency} adjacency."
+            f"with {budget.adjacency} adjacency; it protects {protected_words(result.privacy)}."
         )
     else:
         how = f"{what}, without a privacy guarantee: see the notice."
@@ -38,15 +39,15 @@ def lead(result: Result, parameters: int) -> str:
     return f"{how} The fit did not go well: read the notice before using the intervals."
 
 
-def epsilon_sentence(budget: Budget) -> str:
-    """What epsilon promises."""
+def epsilon_sentence(budget: Budget, unit: str = "record") -> str:
+    """What epsilon promises to a record, or to what else is protected as a whole."""
     factor = math.exp(min(budget.epsilon, 700.0))
     sure = 100 / (1 + 1 / factor)
     percent = f"{sure:.0f}%" if sure < 99 else f"{math.floor(sure * 1000) / 1000:g}%"
     guess = (
-        "a given record is in the table"
+        f"a given {unit} is in the table"
         if budget.adjacency == "add-remove"
-        else "a given record, rather than a certain other one, is in the table"
+        else f"a given {unit}, rather than a certain other one, is in the table"
     )
     return (
         "No outcome of this fit is more than "
@@ -72,14 +73,34 @@ def delta_sentence(budget: Budget, rows: int | None) -> str:
     return f"{sentence}, well below one over the number of rows (1 in {rows:,})."
 
 
-def adjacency_sentence(budget: Budget) -> str:
-    """Which two tables are neighbours."""
+def adjacency_sentence(budget: Budget, unit: Unit | str | None = None) -> str:
+    """Which two tables are neighbours; ``unit`` is whose rows are protected together, as declared
+    or its name."""
+    if unit:
+        return _unit_sentence(budget, unit)
     if budget.adjacency == "replace-one":
         which = "Two tables are neighbours if one row is exchanged for any other; "
         which += "the number of rows counts as public."
     else:
         which = "Two tables are neighbours if one has a single row more than the other."
     return f"{which} A person with several rows is protected row by row, not as a whole."
+
+
+def _unit_sentence(budget: Budget, unit: Unit | str) -> str:
+    """The same where a unit is declared."""
+    name = unit if isinstance(unit, str) else unit.column
+    rows = "all its rows" if isinstance(unit, str) else f"all its rows, up to {unit.max_rows}"
+    if budget.adjacency == "replace-one":
+        which = f"one {name}, with {rows}, is exchanged for any other"
+        which += f"; the number of {name} units counts as public"
+    else:
+        which = f"one has a single {name} more than the other, with {rows}"
+    return f"Two tables are neighbours if {which}. Every {name} is protected as a whole."
+
+
+def protected_words(certificate: Certificate) -> str:
+    """Whose rows are protected together, for the head of a page."""
+    return certificate.protects.partition(":")[0]
 
 
 def spent_sentence(certificate: Certificate) -> str:
@@ -130,6 +151,7 @@ def convergence_sentence(result: Result) -> str:
             "as the noise says they should."
         ),
         Status.CURVATURE_UNIDENTIFIED: "After burn-in the gradients follow their linear model.",
+        Status.MODEL_MISFIT: "After burn-in the gradients follow their linear model.",
         Status.NOT_CONVERGED: _sentence(Status.NOT_CONVERGED.words),
         Status.DIVERGED: _sentence(Status.DIVERGED.words),
     }[result.status]
@@ -189,6 +211,7 @@ def curvature_sentence(result: Result) -> str:
     return {
         Status.OK: "The curvature is identified: the trace decides it, not its prior.",
         Status.CURVATURE_UNIDENTIFIED: _sentence(Status.CURVATURE_UNIDENTIFIED.words),
+        Status.MODEL_MISFIT: _sentence(Status.MODEL_MISFIT.words),
         Status.NOT_CONVERGED: (
             "It was estimated from a trace that had not settled: do not rely on it."
         ),

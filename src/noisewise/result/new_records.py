@@ -87,6 +87,7 @@ def _summary(
 
     found: dict[Any, list[np.ndarray]] = {}
     for values in parts:
+        values = np.asarray(values, float)
         low, high = np.quantile(values, ends, axis=0)
         for word, array in (("mean", values.mean(0)), ("lower", low), ("upper", high)):
             for place, name in enumerate(names):
@@ -110,7 +111,7 @@ def _bound(result: Result, model: Callable[..., Any] | str | None) -> BoundModel
             "censored: read its ratios in the report"
         )
     try:
-        bound = bind_model(model or request.model, request.schema, request.target, request.features)
+        bound = bind_model(**request.binding(model))
     except NoisewiseError as error:
         if model is not None:
             raise
@@ -156,7 +157,7 @@ def _values(
     result: Result, bound: BoundModel, records: _Records, kind: str, seed: int
 ) -> Iterator[np.ndarray]:
     """Every draw's mean, probabilities or outcome (draws x records x levels), some at a time."""
-    target = bound.target
+    target = bound.target.rows  # row by row, whoever rows are about
     latents = {
         site.name: jnp.asarray(result.draws[site.name], jnp.float32)
         for site in target.layout.latents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise._pages import Shown, view, write_page_about
+from noisewise._pages import Shown, call, view, write_page_about
 from noisewise._validate import NoisewiseError, fraction, shown
-from noisewise.mechanism import Certificate, Verification, verify_run
+from noisewise.data import Table
+from noisewise.mechanism import Budget, Certificate, Verification, verify_run
 from noisewise.posterior import Status
 from noisewise.result import signature as signing
 from noisewise.result import storage
 from noisewise.result.new_records import predict
 from noisewise.result.ratios import Effect, effects
 from noisewise.result.request import Request
+from noisewise.result.survival import curves
 
 if TYPE_CHECKING:
     import pandas
@@ -132,6 +134,17 @@ class Result(Shown):
         """
         return write_page_about(self, path)
 
+    def check(self, table: Table, *, budget: Budget, **options: Any) -> Any:
+        """`noisewise.check` of this result: a noisy table of the people that were fitted, beside
+        what the model says of them; a `noisewise.ModelCheck`.
+
+        Args:
+            table: The rows that were fitted.
+            budget: What the check may spend, on top of what the fit has spent.
+            options: As of `noisewise.check`.
+        """
+        return call("check", self, table, budget=budget, **options)
+
     def plot(self) -> Figure:
         """Intervals of all parameters, with and without the privacy noise, as a figure."""
         found: Figure = view("plot", self)
@@ -152,8 +165,8 @@ class Result(Shown):
         include the privacy noise, as all of the posterior does.
 
         Args:
-            data: A frame or a dictionary with the fit's features, as the schema declares them;
-                other columns are ignored.
+            data: A frame, a dictionary or a file (.csv, .csv.gz, .parquet) with the fit's
+                features, as the schema declares them; other columns are ignored.
             model: The model that was fitted, where it is a function.
             kind: ``"mean"`` for expected outcomes or probabilities, ``"outcome"`` for where a
                 new record's outcome itself would lie.
@@ -161,6 +174,29 @@ class Result(Shown):
             seed: Of simulated outcomes.
         """
         return predict(self, data, model=model, kind=kind, level=level, seed=seed)
+
+    def survival(
+        self, people: Any = None, times: Sequence[float] | None = None, level: float = 0.95
+    ) -> pandas.DataFrame:
+        """Chances to be still without the event, by time, for people with these covariates.
+
+        Of a survival model. Bands include the privacy noise, as all of the posterior does.
+
+        Args:
+            people: A frame or a dictionary of features in their own units, as in
+                ``{"age": [50, 70]}``. Features that are left out are typical: the declared mean,
+                the middle of the bounds, 0, the reference level. None is one typical person.
+            times: When to look, within the time's declared bounds; None is evenly, up to the end.
+            level: Probability of the bands.
+        """
+        import pandas
+
+        fraction("level", level)
+        found = curves(self.request, self.draws, self.coordinates, people, times)
+        low, high = np.quantile(found.draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
+        index = pandas.MultiIndex.from_product([found.people, found.times], names=["who", "time"])
+        columns = {"survival": found.draws.mean(1), "lower": low, "upper": high}
+        return pandas.DataFrame({k: v.ravel() for k, v in columns.items()}, index=index)
 
     def verify(self) -> Verification:
         """Recompute epsilon from the certificate's releases, and hold them against what was fitted:
@@ -170,7 +206,8 @@ class Result(Shown):
             self.privacy,
             steps=request.settings.steps,
             sampling_rate=request.settings.sampling_rate,
-            declared_rows=request.schema.rows,
+            declared_rows=request.schema.public_count,
+            protects=request.schema.protected,
         )
 
     @property

@@ -105,6 +105,8 @@ def _real_columns(tables: SyntheticTables, table: Table) -> dict[str, np.ndarray
             f"unsafe_data must be a noisewise.Table, got {type(table).__name__}: wrap the rows in "
             "one, with the schema of the fit"
         )
+    if table.schema.unit is not None:
+        raise NoisewiseError("unsafe_data declares a [unit]: leave it out of this table's schema")
     for column in tables.schema:
         if column.name not in table.schema or table.schema[column.name] != column:
             raise NoisewiseError(

@@ -36,15 +36,15 @@ def refuse_if_it_diverges(bound: BoundModel, run: Run, count: int) -> None:
         run: The very run that the data would get, assembled for ``count`` rows.
         count: Rows of a simulated table, or fewer, to spare memory.
     """
-    width = sum(int(np.prod(shape)) for _, shape, _ in bound.target.layout.signature)
-    count = min(count, max(_LEAST_ROWS, _FLOATS // max(width, 1)))
+    count = min(count, max(_LEAST_ROWS, _FLOATS // max(bound.width, 1)))
     short = replace(run, schedule=run.schedule[:_STEPS])
     tables = []
     for seed, stress in enumerate(STRESSES):
         plain, stressed = (np.random.default_rng([source, seed]) for source in (17, 18))
         tables.append(bound.view.simulate(plain, count))
-        columns = stressed_columns(bound.view.schema, stress, stressed, count)
-        tables.append(bound.view.encode(columns))
+        rows_in_all = count * bound.view.schema.most_rows
+        columns = stressed_columns(bound.view.schema, stress, stressed, rows_in_all)
+        tables.append(bound.view.as_records(bound.view.encode(columns), stressed))
     rows = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
     counts = tuple(
         (name, *bounds)
@@ -70,14 +70,14 @@ def _begin(
 ) -> Array:
     """Whether iterates stay finite and within their limits, table by table: side by side they would
     compile longer."""
-    count = len(jax.tree.leaves(rows)[0][0])
 
     def one(inputs: tuple[Rows, Array, Array]) -> Array:
         table, scatter, key = inputs
         key_truth, key_rows, key_scatter, key_run = jax.random.split(key, 4)
         table = target.simulate(key_rows, target.sample_prior(key_truth, 1)[0], table)
-        factor = jnp.where(scatter, jax.random.exponential(key_scatter, (count,)), 1.0)
         for name, low, high in counts:
+            drawn = jax.random.exponential(key_scatter, table[name].shape)
+            factor = jnp.where(scatter, drawn, 1.0)
             scattered = jnp.clip(jnp.rint(table[name] * factor), low, high)
             table[name] = scattered.astype(table[name].dtype)
         prepared = target.prepare(table, run.numbers.constants.frame)

@@ -68,26 +68,41 @@ class Simulator:
 
     def _widths(self) -> list[int]:
         kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
-        signature = self.bound.target.layout.signature
-        width = sum(np.prod(shape, dtype=int) for _, shape, _ in signature)
+        width = self.bound.width
         batch = max(run.passes.size for run in self.design.runs) * self.bound.target.dim * 4
-        floats = self.public_count * max(int(width), 1) * 2 + batch
+        floats = self.public_count * max(width, 1) * 2 + batch
         most = max(1, int(_GROUP_FLOATS[kind] // floats))
         return [min(width, most) for width in _GROUPS[kind]]
 
-    def run(self, numbers: Sequence[int], *, draws: int, seed: int) -> SimulatedFits:
+    def run(
+        self,
+        numbers: Sequence[int],
+        *,
+        draws: int,
+        seed: int,
+        on_fits: Callable[[int], None] | None = None,
+    ) -> SimulatedFits:
         """The fits of these numbers: each depends on its number and the seed alone."""
-        (found,) = self.run_all((None,), numbers, draws=draws, seed=seed)
+        (found,) = self.run_all((None,), numbers, draws=draws, seed=seed, on_fits=on_fits)
         return found
 
     def run_all(
-        self, posteriors: Sequence[str | None], numbers: Sequence[int], *, draws: int, seed: int
+        self,
+        posteriors: Sequence[str | None],
+        numbers: Sequence[int],
+        *,
+        draws: int,
+        seed: int,
+        on_fits: Callable[[int], None] | None = None,
     ) -> list[SimulatedFits]:
-        """The same traces read by several posteriors, one `SimulatedFits` each."""
-        parts = [
-            self._group(posteriors, numbers[first : first + self.group], draws, seed)
-            for first in range(0, len(numbers), self.group)
-        ]
+        """The same traces read by several posteriors, one `SimulatedFits` each; ``on_fits`` is
+        called with how many more fits are done."""
+        parts = []
+        for first in range(0, len(numbers), self.group):
+            some = numbers[first : first + self.group]
+            parts.append(self._group(posteriors, some, draws, seed))
+            if on_fits is not None:
+                on_fits(len(some))
         return [
             SimulatedFits(*(np.concatenate(field) for field in zip(*groups, strict=True)))
             for groups in zip(*parts, strict=True)
