@@ -43,8 +43,9 @@ def test_a_formula_without_products_is_the_fit_by_columns(table):
     assert formula.draws["coefficients"] == pytest.approx(columns.draws["coefficients"], abs=1e-6)
     assert formula.privacy.epsilon_spent == columns.privacy.epsilon_spent
     assert list(formula.summary().index) == ["Intercept", "age", "sex[T.m]"]
-    ours, theirs = per_unit_rows(formula), per_unit_rows(columns)
-    assert [row.aware.mean for row in ours] == pytest.approx([row.aware.mean for row in theirs])
+    ours, theirs = (each.summary(per_unit=True)["mean"] for each in (formula, columns))
+    assert ours.to_numpy() == pytest.approx(theirs.to_numpy())
+    assert ours["age"] == pytest.approx(formula.summary()["mean"]["age"] / 36)
 
 
 def test_what_was_asked_is_in_the_result_and_its_file(fitted, tmp_path):

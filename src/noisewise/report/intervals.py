@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noisewise.data import in_own_terms
 from noisewise.result import Result
 
 
@@ -72,13 +71,8 @@ def per_unit_rows(result: Result) -> list[Row]:
     intercept at x = 0 is b0 - sum of b centre / scale; with a formula's products likewise. Draw by
     draw, so that correlations are kept.
     """
-    names = result.coordinates.get("coefficients")
-    encoding = [column for column in result.request.encoding if "group" not in column]
-    draws = result.draws.get("coefficients")
-    if draws is None or draws.ndim != 2 or names != [column["name"] for column in encoding]:
-        return []
-    change = in_own_terms(encoding)
-    if change is None or (change == np.eye(len(names))).all():
+    change = result.own_terms
+    if change is None or (change == np.eye(len(change))).all():
         return []
 
     def in_units(posterior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -69,18 +69,30 @@ class Result(Shown):
         """The draws as ArviZ reads them: chain x draw x shape, in group ``posterior``."""
         return _tree(self.draws, self.coordinates)
 
-    def summary(self, level: float = 0.95, *, noise_unaware: bool = False) -> pandas.DataFrame:
+    def summary(
+        self, level: float = 0.95, *, noise_unaware: bool = False, per_unit: bool = False
+    ) -> pandas.DataFrame:
         """Mean, sd and central interval per scalar parameter.
 
         Args:
             level: Probability of the intervals.
             noise_unaware: Summarise the posterior that ignores the noise, for comparison.
+            per_unit: A regression's coefficients per original unit, as R and statsmodels have them,
+                in place of those of the encoded features.
         """
         import pandas
 
         fraction("level", level)
         rows = {}
         draws = self.reported(self.noise_unaware if noise_unaware else self.draws)
+        if per_unit:
+            if self.own_terms is None:
+                raise NoisewiseError(
+                    f"the model {self.request.model} has no coefficients per unit: leave out "
+                    "per_unit"
+                )
+            own = np.asarray(draws["coefficients"], float) @ self.own_terms.T
+            draws = draws | {"coefficients": own}
         for name, values in draws.items():
             for label, column in _scalars(name, values, self.coordinates.get(name)):
                 low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
@@ -91,6 +103,17 @@ class Result(Shown):
                     "upper": high,
                 }
         return pandas.DataFrame.from_dict(rows, orient="index")
+
+    @cached_property
+    def own_terms(self) -> np.ndarray | None:
+        """The matrix that takes encoded coefficients to those per original unit; None where there
+        is no such thing."""
+        names = self.coordinates.get("coefficients")
+        encoding = [column for column in self.request.encoding if "group" not in column]
+        draws = self.draws.get("coefficients")
+        if draws is None or draws.ndim != 2 or names != [column["name"] for column in encoding]:
+            return None
+        return in_own_terms(encoding)
 
     def effects(self) -> list[Effect]:
         """What a change of each feature multiplies, the others held equal: the odds, the rate, the
