@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise._pages import Shown, call, view, write_page_about
 from noisewise._validate import NoisewiseError, fraction, shown
-from noisewise.data import Table
+from noisewise.data import Table, in_own_terms
 from noisewise.mechanism import Budget, Certificate, Verification, verify_run
 from noisewise.posterior import Status
 from noisewise.result import signature as signing
