@@ -11,6 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from noisewise.cli import app, common
+from noisewise.models import FAMILIES
+from noisewise.models.families import OTHER_NAMES
 from people import make_frame, make_schema
 
 RUN = CliRunner()
@@ -98,3 +100,11 @@ def test_progress_off_a_terminal_is_a_line_now_and_then(monkeypatch, capsys):
             progress(done, 100)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Simulated fits: 10 of 100" and len(lines) == 10
+
+
+@pytest.mark.parametrize("command", ["fit", "plan", "coverage"])
+def test_help_lists_every_family(command):
+    short = {name: other for other, name in OTHER_NAMES.items()}
+    text = RUN.invoke(app, [command, "--help"], env={"COLUMNS": "400"}).output
+    for name in FAMILIES:
+        assert name in text or short[name] in text

@@ -13,7 +13,7 @@ import noisewise
 from cached_fits import WAYS
 from private_copies import copies, private_cells
 
-QUICK = ("logistic", "one by one")
+QUICK = ("command", "one by one")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def cached(tmp_path):
             cells = private_cells([rows[name] for name in rows.files])
         programs = {
             path.name: compilation_cache.decompress_executable(path.read_bytes())
-            for path in (tmp_path / "cache").glob("*-cache")
+            for path in (tmp_path / "cache").rglob("*-cache")
         }
         return cells, programs
 

@@ -14,6 +14,7 @@ STREET = [
     "_validate",
     "_interrupts",
     "_files",
+    "_programs",
     "_pages",
     "data",
     "models",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from noisewise._pages import register_pages, register_views
 
 if TYPE_CHECKING:
+    from noisewise._programs import keep_programs
     from noisewise._validate import NoisewiseError
     from noisewise.audit import Audit, audit
     from noisewise.coverage import Coverage, coverage
@@ -57,6 +58,7 @@ _HOMES = {
     "combine": "synthetic.combining",
     "coverage": "coverage.runner",
     "fit": "fitting.fit",
+    "keep_programs": "_programs",
     "plan": "planning.plan",
     "synthesize": "synthetic.making",
 }
@@ -83,6 +85,7 @@ __all__ = [
     "combine",
     "coverage",
     "fit",
+    "keep_programs",
     "plan",
     "synthesize",
 ]

@@ -1,12 +1,14 @@
 """`python -m noisewise`, and what the command `noisewise` runs."""
 
 from noisewise._interrupts import EXIT_CODE, say_stopped, watch
+from noisewise._programs import keep_programs_of_commands
 
 
 def main() -> None:
     """Entry point: interrupts are watched for before anything else is loaded."""
     try:
         watch()
+        keep_programs_of_commands()
         from noisewise.cli import app
 
         app()

@@ -267,7 +267,7 @@ def shapes_follow_the_public_count(case: Case, label: str = "") -> None:
     seen: list = []
 
     def look(run: Run, rows: Rows, state: object, key: object, chunk: object) -> Finished:
-        seen.append((run.passes, run.steps, jax.tree.map(np.shape, chunk)))
+        seen.append((run.passes, run.steps, jax.tree.map(np.shape, (rows, chunk))))
         return Finished(state, np.zeros(1))
 
     shapes = []

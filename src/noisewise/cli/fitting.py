@@ -228,7 +228,21 @@ def _show_summary(result: Any) -> None:
         cells = (str(name), f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
         grid.add_row(*map(common.escaped, cells))
     common.out.print(grid)
+    _show_ratios(result)
     common.out.print(str(result.privacy), highlight=False, markup=False)
     for note in result.notes:
         common.out.print(f"Note: {note}", highlight=False, markup=False)
     common.out.print(f"\nStatus: {result.status.words}.")
+
+
+def _show_ratios(result: Any) -> None:
+    """Odds ratios and the like: what people quote."""
+    from noisewise.report.ratios import ratio_groups
+
+    for group in ratio_groups(result):
+        common.out.print(f"{group.title}, other features equal", markup=False, highlight=False)
+        grid = common.table_of("change", group.name, "95% interval", "in words")
+        for line in group.lines:
+            cells = (line.label, line.ratio, line.interval, line.words)
+            grid.add_row(*map(common.escaped, cells))
+        common.out.print(grid)

@@ -21,6 +21,11 @@ class PublicCount:
     source: str
     releases: tuple[Release, ...]
 
+    @property
+    def noise_sd(self) -> float:
+        """Of the number's own noise."""
+        return max((release.noise_multiplier for release in self.releases), default=0.0)
+
 
 def refuse_another_count(table: Table) -> None:
     """A declared number of rows must be the table's: to be asked before anything is spent.

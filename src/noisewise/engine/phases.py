@@ -45,6 +45,7 @@ def run_phases_secure(
     insecure_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
     checkpoint: Checkpoint | None = None,
+    count_noise: float = 0.0,
 ) -> list[Finished]:
     """All phases on rows about people; see `run_secure`.
 
@@ -54,6 +55,7 @@ def run_phases_secure(
         insecure_seed: Makes the runs repeatable, and therefore not private.
         progress: Called with the steps done, of all phases together.
         checkpoint: Where steps are written down; those that are there are not made again.
+        count_noise: Standard deviation of the public count's own noise, if it has any.
     """
     finished: list[Finished] = []
     done = 0
@@ -73,6 +75,7 @@ def run_phases_secure(
                 progress=counted,
                 checkpoint=checkpoint,
                 phase=number,
+                count_noise=count_noise,
             )
         )
         done += run.steps

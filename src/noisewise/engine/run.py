@@ -23,12 +23,11 @@ from jax import Array
 from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.engine.algorithm import Run, Step
 from noisewise.engine.checkpoints import Checkpoint
-from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum
+from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum, room_for
 
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
 _WORKERS = 4
-_LEAST_ROOM = 32
 
 
 class Finished(NamedTuple):
@@ -83,6 +82,7 @@ def run_secure(
     progress: Callable[[int], None] | None = None,
     checkpoint: Checkpoint | None = None,
     phase: int = 0,
+    count_noise: float = 0.0,
 ) -> Finished:
     """One run on rows about people: cryptographic noise and sampling, streamed in chunks.
 
@@ -94,11 +94,13 @@ def run_secure(
         checkpoint: Where steps are written down; those that are there are not made again. Of a run
             that keeps every step, sums alone are.
         phase: Its number, among a fit's runs.
+        count_noise: Standard deviation of the public count's own noise, if it has any.
     """
     numbers, true_count = run.numbers, rows.true_count
     scale = np.asarray(numbers.noise_scale, float)
     source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
-    columns = {name: _gatherable(column) for name, column in rows.unsafe_columns().items()}
+    room = room_for(int(numbers.public_count), count_noise)
+    columns = {name: _gatherable(column, room) for name, column in rows.unsafe_columns().items()}
     state = run.algorithm.init(numbers, run.start)
     pieces = _pieces(run)
     # What an algorithm draws for itself is public: it needs freshness, not secrecy.
@@ -129,13 +131,16 @@ def run_secure(
     return Finished(state, records, every, tuple(np.cumsum(pieces).tolist()))
 
 
-def _gatherable(column: Any) -> Array:
-    """The column on the device, with room for a few records: those that are not there are never
-    drawn. An empty axis cannot be gathered from, and from one of length one XLA does not gather, so
-    that the program, and the low bits of its results, would be other ones."""
-    found = jnp.asarray(column)
-    missing = max(0, _LEAST_ROOM - len(found))
-    return jnp.pad(found, [(0, missing)] + [(0, 0)] * (found.ndim - 1)) if missing else found
+def _gatherable(column: Any, room: int) -> Array:
+    """The column on the device, with room for a public number of records: those that are not there
+    are never drawn. (From an axis of length one XLA does not gather, so that the program, and the
+    low bits of its results, would be other ones; no room is as small.)"""
+    while room < len(column):
+        room *= 2
+    own = np.asarray(column)
+    held = np.zeros((room, *own.shape[1:]), own.dtype)
+    held[: len(own)] = own
+    return jnp.asarray(held)
 
 
 def _pieces(run: Run) -> list[int]:

@@ -64,7 +64,7 @@ class DpSep:
             releases=releases,
             settings=design.phases[-1].settings,
             source=source,
-            public_count=count.value,
+            count=count,
             details=design.regression,
         )
 
@@ -121,6 +121,7 @@ def run_sep(job: Job, prepared: Prepared, total: int) -> Sequence[Finished]:
         insecure_seed=seed,
         progress=on_step,
         checkpoint=job.checkpoint,
+        count_noise=prepared.count.noise_sd,
     )
 
 

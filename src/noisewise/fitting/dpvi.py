@@ -124,7 +124,7 @@ class Dpvi:
             releases=(*known.releases, mechanism.release("gradients")),
             settings=settings,
             source=source,
-            public_count=count.value,
+            count=count,
             covariates=known.bounds,
             sources=known.sources,
             notes=(*silent_records(job.bound), *known.notes),
@@ -151,6 +151,7 @@ class Dpvi:
                 insecure_seed=job.insecure_seed,
                 progress=on_step,
                 checkpoint=job.checkpoint,
+                count_noise=prepared.count.noise_sd,
             )
         ]
 

@@ -61,7 +61,7 @@ class Prepared:
     settings: Settings | SepSettings
     source: str
     """Where clip norms and settings come from, for the certificate."""
-    public_count: int
+    count: PublicCount
     covariates: tuple[BoundModel, ...] = ()
     """The model with its covariates as far as they are known; see `covariates.known`."""
     sources: tuple[tuple[str, str], ...] = ()
@@ -70,6 +70,11 @@ class Prepared:
     """What the fit found that contradicts what was declared, in words."""
     details: Any = None
     """What the method itself needs again when it reads the posterior."""
+
+    @property
+    def public_count(self) -> int:
+        """The number of rows as it may be used."""
+        return self.count.value
 
     @property
     def sep_settings(self) -> SepSettings:

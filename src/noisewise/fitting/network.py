@@ -92,7 +92,7 @@ class NetworkSep:
             settings=phases[-1].settings,
             source="fixed, chosen on simulated regressions; inputs are scaled by the second "
             f"moments released, the target {declared}",
-            public_count=count.value,
+            count=count,
             details=scales,
         )
 

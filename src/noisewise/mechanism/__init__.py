@@ -2,7 +2,7 @@
 
 from noisewise.mechanism.account import Account
 from noisewise.mechanism.accounting import Release, calibrate
-from noisewise.mechanism.blocks import in_blocks
+from noisewise.mechanism.blocks import in_blocks, room_for
 from noisewise.mechanism.budget import Budget
 from noisewise.mechanism.certificate import (
     Certificate,

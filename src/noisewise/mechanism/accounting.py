@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _RELATIVE_TOLERANCE = 2e-6
 _SEARCH_LIMIT = 60
+_FIRST_REACH = 0.1
+"""The furthest, in the noise's logarithm, that a line is followed; then twice as far, and so on."""
 _LITTLE_NOISE = 2.0
 _COARSER = 8.0
 _SURELY_LEFT = 0.9
@@ -271,17 +273,17 @@ def calibrate(
             sampling_rate=sampling_rate,
             times=steps,
         )
-        spent = epsilon_spent((steps_release, *others), budget.delta, budget.adjacency, width)
+        spent = epsilon_spent(others, budget.delta, budget.adjacency, width, more=(steps_release,))
         return math.log(max(spent, 1e-12)) - math.log(budget.epsilon)
 
     guess *= 2.0 if budget.adjacency == "replace-one" else 1.0
-    coarse, reach = _COARSER * width, 1.02
+    coarse, slope = _COARSER * width, -1.0
     # Looks at a coarse grid are cheap and bring the search near: its noise is a little too much.
     # Not where that grid would take the other releases for more than the budget.
     spent = epsilon_spent(others, budget.delta, budget.adjacency, coarse) if others else 0.0
     if spent < _SURELY_LEFT * budget.epsilon:
-        guess, reach = _least_noise(partial(log_excess, coarse), guess, reach), 1.0001
-    return _least_noise(partial(log_excess, width), guess, reach)
+        guess, slope = _least_noise(partial(log_excess, coarse), guess, slope)
+    return _least_noise(partial(log_excess, width), guess, slope).noise
 
 
 def _search_width(epsilon: float, steps: int, noise_multiplier: float) -> float:
@@ -297,34 +299,56 @@ def _search_width(epsilon: float, steps: int, noise_multiplier: float) -> float:
     return max(fine, min(1e-3, math.sqrt(5e-5 * epsilon / steps)))
 
 
-def _least_noise(log_excess: Callable[[float], float], guess: float, reach: float) -> float:
-    """Root of a decreasing function by bracketing and false position; the safe end is returned."""
-    low = high = guess
-    f_low = f_high = log_excess(guess)
-    factor = reach
-    while f_high > 0:
-        low, f_low = high, f_high
-        high *= factor
-        f_high, factor = log_excess(high), factor**2
-    factor = reach
-    while f_low <= 0:
-        high, f_high = low, f_low
-        low /= factor
-        f_low, factor = log_excess(low), factor**2
+class _Found(NamedTuple):
+    noise: float
+    slope: float
+    """Of the logarithm of what is spent, over the logarithm of the noise."""
+
+
+def _least_noise(log_excess: Callable[[float], float], guess: float, slope: float) -> _Found:
+    """Where a decreasing function of the noise is zero or a hair below; the safe side of it.
+
+    Epsilon falls at least as fast as one over the noise, so where less than the tolerance is left
+    of the budget, the noise is too much by less than the tolerance. Every look takes a third of a
+    second: so lines are followed a little past the root, and two looks do where the line is known.
+
+    Args:
+        log_excess: What is spent over the budget, as a logarithm.
+        guess: Where to look first.
+        slope: Of ``log_excess`` over the logarithm of the noise, to begin with.
+    """
+    place, reach = math.log(guess), _FIRST_REACH
+    low = high = None
     stale = 0
     for _ in range(_SEARCH_LIMIT):
-        if high / low - 1 < _RELATIVE_TOLERANCE:
+        excess = log_excess(math.exp(place))
+        here = (place, excess)
+        if excess > 0:
+            slope, low, stale = _line(here, low or high, slope), here, min(stale, 0) - 1
+        else:
+            slope, high, stale = _line(here, high or low, slope), here, max(stale, 0) + 1
+        if -_RELATIVE_TOLERANCE < excess <= 0:
+            break
+        if low is None or high is None:
+            wanted = place - (excess + _RELATIVE_TOLERANCE / 2) / slope
+            place = min(max(wanted, place - reach), place + reach)
+            reach *= 2
+            continue
+        if high[0] - low[0] < _RELATIVE_TOLERANCE:
             break
         # The Illinois step: halve the weight of an end that has not moved twice running.
-        weight_low = f_low / 2 if stale >= 2 else f_low
-        weight_high = f_high / 2 if stale <= -2 else f_high
-        middle = low + (high - low) * weight_low / (weight_low - weight_high)
-        # A little past the root, so that the end which did not move last comes near it too.
-        middle *= 1 + (-1 if stale > 0 else 1) * _RELATIVE_TOLERANCE / 3
-        middle = min(max(middle, low * (1 + 1e-7)), high / (1 + 1e-7))
-        f_middle = log_excess(middle)
-        if f_middle > 0:
-            low, f_low, stale = middle, f_middle, min(stale, 0) - 1
-        else:
-            high, f_high, stale = middle, f_middle, max(stale, 0) + 1
-    return high
+        over = low[1] / 2 if stale >= 2 else low[1]
+        under = high[1] / 2 if stale <= -2 else high[1]
+        place = low[0] + (high[0] - low[0]) * over / (over - under) + _RELATIVE_TOLERANCE / 3
+        place = min(max(place, low[0] + 1e-7), high[0] - 1e-7)
+    if high is None:
+        raise NoisewiseError("no amount of noise was found that keeps the budget: raise epsilon")
+    return _Found(math.exp(high[0]), slope)
+
+
+def _line(here: tuple[float, float], before: tuple[float, float] | None, slope: float) -> float:
+    """The slope through two looks; the one before where there is none to be had."""
+    if before is None or abs(here[0] - before[0]) < 1e-9:
+        return slope
+    found = (here[1] - before[1]) / (here[0] - before[0])
+    return found if found < -0.5 else slope

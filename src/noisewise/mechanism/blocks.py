@@ -12,6 +12,10 @@ import numpy as np
 from noisewise._shapes import Shaped
 
 _BLOCK = 4096
+_LEAST_UNIT = 32
+_FINENESS = 5
+"""Bits of a room's size that count: at most a sixteenth more than is needed."""
+_COUNT_SDS = 10
 _BLOCK_NUMBERS = 2**22
 
 
@@ -41,3 +45,19 @@ def in_blocks(
         }
         parts.append(jax.tree.map(np.asarray, function(filled)))
     return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}
+
+
+def room_for(public_count: int, count_noise: float = 0.0) -> int:
+    """Records that arrays of the whole table have room for, so that no compiled program, which may
+    be kept on disk, has the true number of rows for a shape.
+
+    Round, so that tables of nearly one size share their programs. A table that is larger all the
+    same, by more than ten sds of the count's noise, gets rooms twice as large.
+
+    Args:
+        public_count: The number of rows, declared or noised.
+        count_noise: Standard deviation of the public count's own noise, if it has any.
+    """
+    most = max(1, public_count) + math.ceil(_COUNT_SDS * count_noise)
+    unit = max(_LEAST_UNIT, 2 ** (most.bit_length() - _FINENESS))
+    return math.ceil(most / unit) * unit

@@ -11,7 +11,7 @@ from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
 from noisewise.models.mixed import MixedGlm, mixed
 from noisewise.models.mixture import Mixture, mixture
-from noisewise.models.named import glm_for, named_model
+from noisewise.models.named import family_from_text, glm_for, named_model
 from noisewise.models.network import Network
 from noisewise.models.ready_made import (
     Capabilities,

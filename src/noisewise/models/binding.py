@@ -257,8 +257,8 @@ def _time_and_event(
     survival = known is not None and known.survival
     if survival and len(names) != 2:
         raise NoisewiseError(
-            f"model {known} explains a time and whether it is an event's: pass "
-            "target=['time', 'event'], two columns (on the command line time,event)"
+            f"model {known} explains a time and whether it is an event's: the target must be two "
+            "columns, as in ['months', 'died'] (on the command line months,died)"
         )
     if not survival:
         return single_target(target), None

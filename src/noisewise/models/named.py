@@ -17,12 +17,16 @@ from noisewise.models.network import network_from_text
 from noisewise.models.ready_made import ReadyMade, TargetNames, listed_targets
 
 _NUMBER = r" *\d+(?:\.\d*)?(?:e[+-]?\d+)? *"
-_WITH_NUMBERS = re.compile(rf"([a-z-]+)\((?:cuts=|degrees=)?({_NUMBER}(?:,{_NUMBER})*)\)")
-_NUMBERED: dict[str, Callable[..., Family]] = {
-    "piecewise-exponential": lambda *cuts: PiecewiseExponential(cuts=cuts),
-    "student": lambda degrees, *_: Student(degrees=degrees),
+_WITH_NUMBERS = re.compile(rf"([a-z-]+)\((?:([a-z]+)=)?({_NUMBER}(?:,{_NUMBER})*)\)")
+_NUMBERED: dict[str, tuple[str, Callable[[tuple[float, ...]], Family | None]]] = {
+    "piecewise-exponential": ("cuts", lambda cuts: PiecewiseExponential(cuts=cuts)),
+    "student": ("degrees", lambda n: Student(degrees=n[0]) if len(n) == 1 else None),
 }
-"""Families whose name may say numbers besides."""
+"""Families whose name may say numbers besides, and what these are called."""
+_TAKES = {
+    "piecewise-exponential": "rising times above 0, as in piecewise-exponential(cuts=6, 12)",
+    "student": "a number above 0, as in student(degrees=7)",
+}
 
 
 def named_model(
@@ -70,6 +74,7 @@ def named_model(
     found = family_from_text(model)
     if found is not None:
         return _with_priors(found, *columns[:2]) if columns else found
+    _refuse_brackets(model)
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
         raise NoisewiseError(
@@ -93,6 +98,9 @@ def _mixed_model(text: str, columns: list[Column]) -> ReadyMade | None:
 def family_from_text(text: str) -> Glm | None:
     """The regression that a text names, with plain priors; None if it names none.
 
+    Args:
+        text: As people write it.
+
     >>> family_from_text("piecewise-exponential(cuts=6, 12)").kind.cuts
     (6.0, 12.0)
     """
@@ -102,7 +110,19 @@ def family_from_text(text: str) -> Glm | None:
     found = _WITH_NUMBERS.fullmatch(text)
     if found is None or found[1] not in _NUMBERED:
         return None
-    return Glm(found[1], form=_NUMBERED[found[1]](*map(float, found[2].split(","))))
+    called, make = _NUMBERED[found[1]]
+    form = make(tuple(map(float, found[3].split(",")))) if found[2] in (None, called) else None
+    return None if form is None else Glm(found[1], form=form)
+
+
+def _refuse_brackets(text: str) -> None:
+    """Refuse a known family with something behind its name that it does not take."""
+    name, bracket, _ = text.partition("(")
+    name = OTHER_NAMES.get(name, name)
+    if bracket and name in FAMILIES:
+        takes = _TAKES.get(name)
+        usage = f"it takes {takes}" if takes else "it takes nothing in brackets"
+        raise NoisewiseError(f"model {text!r} is not how {name} is written: {usage}")
 
 
 def glm_for(

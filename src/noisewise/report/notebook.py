@@ -14,6 +14,7 @@ from noisewise.planning import Plan
 from noisewise.report import words
 from noisewise.report.intervals import decimals, interval_rows, per_unit_rows
 from noisewise.report.numbers import rounded
+from noisewise.report.ratios import RatioGroup, ratio_groups
 from noisewise.result import Result
 
 _MOST_ROWS = 60
@@ -32,13 +33,20 @@ def show_result(result: Result) -> str:
     said = [words.lead(result, parameters), *result.notes]
     if not result.privacy.private:
         said.insert(0, "NOT PRIVATE: " + "; ".join(result.privacy.not_private_because))
-    return _shown(
+    coefficients = _shown(
         words.headline(result),
         said,
         ("", "mean", "sd", "95% from", "to"),
         lines,
         more=len(rows) - _MOST_ROWS,
     )
+    return coefficients + "".join(map(_ratios, ratio_groups(result)))
+
+
+def _ratios(group: RatioGroup) -> str:
+    head = ("change, other features equal", group.name, "95% interval", "in words")
+    lines = [line[1:] for line in group.lines[:_MOST_ROWS]]
+    return _shown(group.title, [], head, lines, len(group.lines) - _MOST_ROWS)
 
 
 def show_certificate(certificate: Certificate) -> str:

@@ -16,6 +16,7 @@ from noisewise.posterior import Status
 from noisewise.report import effects, figures, words, write_page
 from noisewise.report.intervals import Interval, Row, decimals, interval_rows, per_unit_rows
 from noisewise.report.numbers import rounded
+from noisewise.report.ratios import ratio_groups
 from noisewise.result import Request, Result
 
 
@@ -202,6 +203,7 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
         "effects": Markup(effects.effects_figure(result)),
         "most_effects": effects.MOST_EFFECTS,
         "rows": [_line(row) for row in rows],
+        "ratios": ratio_groups(result),
         "per_unit": [_line(row) for row in per_unit_rows(result)],
         "count": len(rows),
         "plotted": figures.MOST_ROWS,

@@ -18,6 +18,7 @@ from noisewise.posterior import Status
 from noisewise.result import signature as signing
 from noisewise.result import storage
 from noisewise.result.new_records import predict
+from noisewise.result.ratios import Effect, effects
 from noisewise.result.request import Request
 
 if TYPE_CHECKING:
@@ -88,6 +89,32 @@ class Result(Shown):
                     "upper": high,
                 }
         return pandas.DataFrame.from_dict(rows, orient="index")
+
+    def effects(self) -> list[Effect]:
+        """What a change of each feature multiplies, the others held equal: the odds, the rate, the
+        hazard, by draws of the factor; none where the model has no such reading."""
+        return effects(self.request, self.draws, self.coordinates)
+
+    def ratios(self, level: float = 0.95) -> pandas.DataFrame:
+        """Odds ratios, rate ratios, hazard ratios, by changes in the features' own units: what is
+        multiplied, the factor's median and its central interval.
+
+        Of a category, a change is another level instead of the reference; of a number, ``+10`` is
+        the power of ten at or below the declared sd, or half the range.
+
+        Args:
+            level: Probability of the intervals.
+        """
+        import pandas
+
+        fraction("level", level)
+        ends = [0.5, (1 - level) / 2, (1 + level) / 2]
+        rows = [
+            (one.label, one.ratio.name, one.ratio.of, *np.quantile(one.draws, ends))
+            for one in self.effects()
+        ]
+        names = ["change", "kind", "of", "ratio", "lower", "upper"]
+        return pandas.DataFrame(rows, columns=names).set_index("change")
 
     def reported(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Those of the latents that are not `nuisance`.

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
 from noisewise.data import Column
+from noisewise.models.families.ratios import Ratio
 
 LOG_RATE_SD = 0.5
 """Prior sd of coefficients on a log scale: half a unit is already a factor of 1.6."""
@@ -53,8 +55,8 @@ class Family:
     """Whether the target must be above 0."""
     survival: ClassVar[bool] = False
     """Whether the target is two columns: a time, and whether it is an event's."""
-    ratio: ClassVar[str] = ""
-    """What the exponential of a coefficient is, such as ``odds ratio``; '' where it is nothing."""
+    ratio: ClassVar[Ratio | None] = None
+    """What the exponential of a coefficient is, such as an odds ratio; None where it is nothing."""
     joint: ClassVar[bool] = False
     """Whether a frame must mix the coefficients with each other or with the family's own
     parameters, because the data tie them together."""
@@ -82,6 +84,15 @@ class Family:
     def nuisance(self, scale: float) -> Mapping[str, dist.Distribution]:
         """Priors of the family's own parameters around ``scale``, in the order of `slopes`."""
         return {}
+
+    def ratios(self, slopes: np.ndarray, own: Mapping[str, np.ndarray]) -> dict[Ratio, np.ndarray]:
+        """What a change of a feature multiplies, and by how much.
+
+        Args:
+            slopes: The predictor's change, with draws as the first axis.
+            own: Draws of the family's own parameters.
+        """
+        return {} if self.ratio is None else {self.ratio: np.exp(slopes)}
 
     def coordinates(self, features: list[str]) -> dict[str, list[str]]:
         """Names along the last axis of latents that are vectors."""

@@ -12,6 +12,7 @@ from jax.scipy.special import digamma
 
 from noisewise.models.families.family import LOG_RATE_SD, Priors, Slopes, positive_prior
 from noisewise.models.families.positive import Positive
+from noisewise.models.families.ratios import MEANS, Ratio
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Gamma(Positive):
     with m what the declared mean and sd imply. Other priors as for `Positive`."""
 
     title: ClassVar[str] = "Gamma regression"
-    ratio: ClassVar[str] = "ratio of means"
+    ratio: ClassVar[Ratio | None] = MEANS
 
     def around(self, mean: float, variation: float) -> Priors:
         """See `Positive.around`."""

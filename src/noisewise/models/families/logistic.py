@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from noisewise.models.families.family import Family, Slopes
+from noisewise.models.families.ratios import ODDS, Ratio
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Logistic(Family):
 
     title: ClassVar[str] = "Logistic regression"
     kinds: ClassVar[tuple[str, ...]] = ("binary", "category")
-    ratio: ClassVar[str] = "odds ratio"
+    ratio: ClassVar[Ratio | None] = ODDS
     site: ClassVar[str | None] = "logistic"
 
     def likelihood(self, predictor: Any, *nuisance: Any) -> dist.Distribution:

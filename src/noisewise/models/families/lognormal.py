@@ -11,6 +11,7 @@ from jax import Array
 
 from noisewise.models.families.family import LOG_RATE_SD, Priors, Slopes, positive_prior
 from noisewise.models.families.positive import Positive
+from noisewise.models.families.ratios import MEDIANS, Ratio
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class LogNormal(Positive):
     what the declared mean and sd imply. Other priors as for `Positive`."""
 
     title: ClassVar[str] = "Log-normal regression"
-    ratio: ClassVar[str] = "ratio of medians"
+    ratio: ClassVar[Ratio | None] = MEDIANS
 
     def around(self, mean: float, variation: float) -> Priors:
         """See `Positive.around`."""

@@ -19,6 +19,7 @@ from noisewise.models.families.family import (
     Slopes,
     positive_prior,
 )
+from noisewise.models.families.ratios import RATE, Ratio
 
 _LEAST, _MOST = 0.1, 4.0
 _LOG_SD = 0.7
@@ -36,7 +37,7 @@ class NegativeBinomial(Family):
 
     title: ClassVar[str] = "Negative binomial regression"
     kinds: ClassVar[tuple[str, ...]] = ("count",)
-    ratio: ClassVar[str] = "rate ratio"
+    ratio: ClassVar[Ratio | None] = RATE
 
     def priors(self, target: Column, event: Column | None = None) -> Priors:
         """See `Family.priors`."""

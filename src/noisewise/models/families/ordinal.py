@@ -13,6 +13,7 @@ from jax import Array
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column
 from noisewise.models.families.family import Family, Priors, Slopes
+from noisewise.models.families.ratios import CUMULATIVE_ODDS, Ratio
 
 _LOG_SD = 0.7
 
@@ -37,7 +38,7 @@ class Ordinal(Family):
     title: ClassVar[str] = "Ordered logistic regression"
     kinds: ClassVar[tuple[str, ...]] = ("category",)
     levels_from: ClassVar[int] = 3
-    ratio: ClassVar[str] = "odds ratio"
+    ratio: ClassVar[Ratio | None] = CUMULATIVE_ODDS
     joint: ClassVar[bool] = True
 
     def of(self, target: Column, event: Column | None = None) -> Self:

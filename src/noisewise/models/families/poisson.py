@@ -10,6 +10,7 @@ from jax import Array
 
 from noisewise.data import Column
 from noisewise.models.families.family import LOG_RATE_SD, Family, Priors, Slopes
+from noisewise.models.families.ratios import RATE, Ratio
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Poisson(Family):
 
     title: ClassVar[str] = "Poisson regression"
     kinds: ClassVar[tuple[str, ...]] = ("count",)
-    ratio: ClassVar[str] = "rate ratio"
+    ratio: ClassVar[Ratio | None] = RATE
 
     def priors(self, target: Column, event: Column | None = None) -> Priors:
         """See `Family.priors`."""

@@ -12,6 +12,7 @@ from jax import Array
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column
 from noisewise.models.families.family import Family, Priors, Slopes
+from noisewise.models.families.ratios import LEVEL_ODDS, Ratio
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Softmax(Family):
     title: ClassVar[str] = "Multinomial logistic regression"
     kinds: ClassVar[tuple[str, ...]] = ("category",)
     levels_from: ClassVar[int] = 3
-    ratio: ClassVar[str] = "odds ratio"
+    ratio: ClassVar[Ratio | None] = LEVEL_ODDS
     joint: ClassVar[bool] = True
 
     def of(self, target: Column, event: Column | None = None) -> Self:

@@ -21,6 +21,7 @@ from numpyro.distributions import constraints
 
 from noisewise.data import Column
 from noisewise.models.families.family import LOG_RATE_SD, Family, Priors
+from noisewise.models.families.ratios import HAZARD, Ratio
 
 _USUAL_SHARE = 0.5
 _HALVINGS = 60
@@ -78,7 +79,7 @@ class Survival(Family):
 
     kinds: ClassVar[tuple[str, ...]] = ("real", "count")
     survival: ClassVar[bool] = True
-    ratio: ClassVar[str] = "hazard ratio"
+    ratio: ClassVar[Ratio | None] = HAZARD
     joint: ClassVar[bool] = True
 
     def of(self, target: Column, event: Column | None = None) -> Self:

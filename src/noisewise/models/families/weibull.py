@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
 from noisewise.models.families.family import Slopes, positive_prior
+from noisewise.models.families.ratios import HAZARD, TIME, Ratio
 from noisewise.models.families.survival import CensoredTimes, Survival
 
 
@@ -55,6 +57,10 @@ class Weibull(Survival):
         log_time = shape * jnp.log(y[..., 0] / self.unit)
         excess = jnp.exp(predictor + log_time) - event
         return Slopes(excess, (excess * log_time - event,))
+
+    def ratios(self, slopes: np.ndarray, own: Mapping[str, np.ndarray]) -> dict[Ratio, np.ndarray]:
+        """Of hazards, and of times: a Weibull's is the one family in which both are constant."""
+        return {HAZARD: np.exp(slopes), TIME: np.exp(-slopes / own["shape"][:, None])}
 
     def cumulative_hazard(self, time: Any, predictor: Any, shape: Any) -> Any:
         """Up to these times; survival is the exponential of minus it."""

@@ -1,0 +1,125 @@
+"""Ratios that coefficients stand for: odds, rates, hazards, times, by changes one can picture."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noisewise.data import Column, Schema
+from noisewise.models import family_from_text
+from noisewise.models.families import Family
+from noisewise.models.families.ratios import Ratio
+from noisewise.result.request import Request
+
+Draws = Mapping[str, np.ndarray]
+
+
+class Change(NamedTuple):
+    """A change of one feature, the others held equal."""
+
+    label: str
+    """As in ``age +10`` or ``sex=male``."""
+    words: str
+    """As in "age higher by 10" or "sex male instead of female"."""
+    step: float
+    """In the encoded feature."""
+
+
+class Effect(NamedTuple):
+    """What a change of a feature multiplies, and draws of the factor."""
+
+    label: str
+    change: str
+    ratio: Ratio
+    draws: np.ndarray
+
+
+def family_of(request: Request) -> Family | None:
+    """The family of a ready-made regression, with what it takes from the target's declaration.
+
+    Args:
+        request: Of a result.
+    """
+    found = family_from_text(request.model)
+    columns = [request.schema[name] for name in request.targets if name in request.schema]
+    return found.kind.of(*columns) if found is not None and columns else None
+
+
+def effects(request: Request, draws: Draws, coordinates: Mapping[str, list[str]]) -> list[Effect]:
+    """Of a regression whose coefficients' exponentials mean something; else none.
+
+    Args:
+        request: Of the result.
+        draws: Of the posterior.
+        coordinates: Names along the latents' last axes, which ready-made models alone have.
+    """
+    family = family_of(request) if "coefficients" in coordinates else None
+    if family is None or not all(np.isfinite(values).all() for values in draws.values()):
+        return []
+    width = len(request.encoding)
+    slopes = np.asarray(draws["coefficients"], float).reshape(-1, family.predictors, width)
+    found = []
+    levels = request.schema[request.targets[0]].categories or ("",)
+    for number in range(family.predictors):
+        # Of several predictors, each is of a level against the reference.
+        level = levels[1 + number] if family.predictors > 1 else ""
+        names = {"target": request.targets[0], "event": request.targets[-1]}
+        names |= {"level": level, "reference": levels[0]}
+        for place, change in _changes(request):
+            moved = slopes[:, number, place : place + 1] * change.step
+            for ratio, factor in family.ratios(moved, draws).items():
+                label = f"{level}: {change.label}" if level else change.label
+                found.append(Effect(label, change.words, ratio.about(**names), factor[:, 0]))
+    return sorted(found, key=_by_kind([effect.ratio.name for effect in found]))
+
+
+def _by_kind(names: list[str]) -> Any:
+    """Kinds of ratio one after the other, in the order in which they are met."""
+    order = list(dict.fromkeys(names))
+    return lambda effect: order.index(effect.ratio.name)
+
+
+def _changes(request: Request) -> Iterator[tuple[int, Change]]:
+    """The places of the design matrix's columns that are features as they are declared."""
+    for place, entry in enumerate(request.encoding):
+        if entry["column"] in request.schema:
+            change = _change(entry, request.schema)
+            if change is not None:
+                yield place, change
+
+
+def _change(entry: Mapping[str, Any], schema: Schema) -> Change | None:
+    name, column = str(entry["name"]), schema[entry["column"]]
+    if entry.get("missing"):
+        return Change(name, f"{column.name} missing instead of known", 1.0)
+    if column.kind == "category":
+        return _level(name, column)
+    if column.kind == "binary":
+        return Change(name, f"{name} 1 instead of 0", 1.0) if name == column.name else None
+    if name != column.name and not (column.shape and name.startswith(f"{column.name}[")):
+        return None
+    step = readable_step(float(entry["scale"]))
+    said = f"{step:,g}"
+    return Change(f"{name} +{said}", f"{name} higher by {said}", step / float(entry["scale"]))
+
+
+def _level(name: str, column: Column) -> Change | None:
+    reference, *others = column.categories or ()
+    start = f"{column.name}="
+    if not name.startswith(start) or name[len(start) :] not in others:
+        return None
+    return Change(name, f"{column.name} {name[len(start) :]} instead of {reference}", 1.0)
+
+
+def readable_step(scale: float) -> float:
+    """A change in the column's unit that is neither a grain nor more than people differ by: the
+    power of ten at or below the declared sd, or half the range.
+
+    Args:
+        scale: By which the column is divided.
+
+    >>> readable_step(15.0), readable_step(1.0), readable_step(50_000.0), readable_step(0.3)
+    (10.0, 1.0, 10000.0, 0.1)
+    """
+    return float(f"1e{math.floor(math.log10(scale) + 1e-9)}")
