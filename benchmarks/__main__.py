@@ -13,6 +13,7 @@ from benchmarks import (
     gpu_fit,
     results,
     rule_step,
+    step_floor,
     trace_length,
 )
 
@@ -22,6 +23,7 @@ MEASUREMENTS = {
         adult_step,
         gamma_step,
         rule_step,
+        step_floor,
         exact_speed,
         trace_length,
         fit_memory,

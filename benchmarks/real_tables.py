@@ -64,11 +64,16 @@ def _category(name: str, values: np.ndarray) -> tuple[Column, np.ndarray]:
     return Column(name=name, kind="category", categories=tuple(levels)), codes.astype(np.int32)
 
 
-def _adult(folder: Path, names: tuple[str, ...]) -> Covariates:
+def adult_column(folder: Path, name: str) -> np.ndarray:
+    """One of Adult's columns as text, the income's included."""
     text = np.array(_rows(folder / "adult" / "adult.data.gz", ","))
+    return text[:, _ADULT.index(name)]
+
+
+def _adult(folder: Path, names: tuple[str, ...]) -> Covariates:
     columns, arrays = [], {}
     for name in names:
-        values = text[:, _ADULT.index(name)]
+        values = adult_column(folder, name)
         if name in _ADULT_BOUNDS:
             columns.append(Column(name=name, kind="real", bounds=_ADULT_BOUNDS[name]))
             arrays[name] = values.astype(float)

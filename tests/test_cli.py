@@ -69,6 +69,23 @@ def test_fit_writes_result_and_report(fitted):
     assert nw.Result.load(folder).privacy.private
 
 
+def test_predict_writes_a_line_for_every_new_record(fitted, files):
+    path = files / "predictions.csv"
+    command = ["predict", str(fitted[0]), str(files / "people.parquet"), "-o", str(path)]
+    outcome = RUN.invoke(app, command)
+    assert outcome.exit_code == 0, outcome.output
+    found = pd.read_csv(path)
+    pd.testing.assert_frame_equal(found, nw.Result.load(fitted[0]).predict(make_frame()))
+    outcome = RUN.invoke(app, [*command, "--kind", "outcome"])
+    assert outcome.exit_code == 1
+    assert "'visited' is binary" in " ".join(outcome.output.split())
+
+
+def test_version_is_said():
+    outcome = RUN.invoke(app, ["--version"])
+    assert (outcome.exit_code, outcome.output.strip()) == (0, nw.__version__)
+
+
 def test_verify_recomputes_the_certificate(fitted):
     outcome = RUN.invoke(app, ["verify", str(fitted[0])])
     assert outcome.exit_code == 0

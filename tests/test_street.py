@@ -28,6 +28,7 @@ STREET = [
     "baselines",
     "evaluation",
     "result",
+    "checks",
     "trials",
     "planning",
     "fitting",

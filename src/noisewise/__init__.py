@@ -13,12 +13,13 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from noisewise._pages import register_pages, register_views
+from noisewise._pages import register_calls, register_pages, register_views
 
 if TYPE_CHECKING:
     from noisewise._programs import keep_programs
     from noisewise._validate import NoisewiseError
     from noisewise.audit import Audit, audit
+    from noisewise.checks import ModelCheck, check
     from noisewise.coverage import Coverage, coverage
     from noisewise.data import Column, PublicSample, Schema, Table, Unit
     from noisewise.dpvi import Settings
@@ -44,6 +45,7 @@ _HOMES = {
     "Combined": "synthetic.combining",
     "Coverage": "coverage.result",
     "Ledger": "mechanism.ledger",
+    "ModelCheck": "checks.model_check",
     "NoisewiseError": "_validate",
     "Plan": "planning.plan",
     "PublicSample": "data",
@@ -55,6 +57,7 @@ _HOMES = {
     "Table": "data",
     "Unit": "data",
     "audit": "audit.runner",
+    "check": "checks.check",
     "combine": "synthetic.combining",
     "coverage": "coverage.runner",
     "fit": "fitting.fit",
@@ -71,6 +74,7 @@ __all__ = [
     "Combined",
     "Coverage",
     "Ledger",
+    "ModelCheck",
     "NoisewiseError",
     "Plan",
     "PublicSample",
@@ -82,6 +86,7 @@ __all__ = [
     "Table",
     "Unit",
     "audit",
+    "check",
     "combine",
     "coverage",
     "fit",
@@ -107,6 +112,8 @@ _VIEWS = {
     "Schema": ("report.notebook", "show_schema"),
     "plot": ("report.notebook", "plot_result"),
 }
+_CALLS = {"check": ("checks.check", "check")}
+register_calls({name: partial(_load, *place) for name, place in _CALLS.items()})
 register_pages({subject: partial(_load, *place) for subject, place in _PAGES.items()})
 register_views({subject: partial(_load, *place) for subject, place in _VIEWS.items()})
 

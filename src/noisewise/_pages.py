@@ -1,5 +1,5 @@
-"""Who draws an object, on a page or in a notebook: a registry, so that nothing has to import
-`report`."""
+"""Who draws an object, on a page or in a notebook, and what else is done with it by later houses: a
+registry, so that nothing has to import them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 Writer = Callable[..., Path]
 _WRITERS: dict[str, Callable[[], Writer]] = {}
 _VIEWS: dict[str, Callable[[], Callable[[Any], Any]]] = {}
+_CALLS: dict[str, Callable[[], Callable[..., Any]]] = {}
 
 
 def register_pages(writers: dict[str, Callable[[], Writer]]) -> None:
@@ -30,6 +31,16 @@ def register_views(views: dict[str, Callable[[], Callable[[Any], Any]]]) -> None
 def view(name: str, subject: Any) -> Any:
     """What the named view makes of the subject."""
     return _VIEWS[name]()(subject)
+
+
+def register_calls(calls: dict[str, Callable[[], Callable[..., Any]]]) -> None:
+    """Say how to get the function of a later house that a method of an earlier one stands for."""
+    _CALLS.update(calls)
+
+
+def call(name: str, subject: Any, *arguments: Any, **options: Any) -> Any:
+    """What the named function makes of the subject and what else it takes."""
+    return _CALLS[name]()(subject, *arguments, **options)
 
 
 class Shown:

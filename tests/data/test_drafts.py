@@ -196,7 +196,7 @@ def test_a_review_names_every_fault_at_once(tmp_path):
     )
     found = review_schema(path)
     assert found.schema is not None and not found.faults
-    assert [hint.split(":")[0] for hint in found.hints] == ["age"]
+    assert [hint.split(":")[0] for hint in found.hints] == ["age", "unit"]
     assert "86 sds" in found.hints[0]
 
 

@@ -12,6 +12,7 @@ from noisewise.cli.demonstration import demo
 from noisewise.cli.fitting import fit, keys, report, verify
 from noisewise.cli.ledgers import ledger
 from noisewise.cli.planning import plan
+from noisewise.cli.predicting import predict
 from noisewise.cli.schemas import schema
 from noisewise.cli.studies import study
 from noisewise.cli.synthesis import synthesize
@@ -72,7 +73,7 @@ def _options(
 
 
 # The order here is the order of the help page.
-for command in (fit, plan, coverage, synthesize, study, report, verify, keys, audit, demo):
+for command in (fit, plan, coverage, predict, synthesize, study, report, verify, keys, audit, demo):
     app.command()(speaking_flags(command))
 app.add_typer(schema, name="schema")
 app.add_typer(ledger, name="ledger")

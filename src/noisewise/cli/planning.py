@@ -39,11 +39,19 @@ def plan(
         from noisewise.data import Schema
         from noisewise.mechanism import Budget
         from noisewise.planning import plan as make_plan
+        from noisewise.planning.duration import Pace
 
         common.check_page(output, ".toml")
         check_writable(output.with_suffix(".html"))
         declared = Schema.from_toml(schema)
+        pace = Pace(fits, recalibrate)
         with common.progress_bar("Simulated fits") as progress:
+
+            def watched(done: int, most: int) -> None:
+                progress(done, most)
+                if (sentence := pace.estimate(done)) is not None:
+                    common.err.print(sentence, highlight=False, markup=False)
+
             made = make_plan(
                 model,
                 schema=declared,
@@ -57,7 +65,7 @@ def plan(
                 steps=steps,
                 fits=fits,
                 recalibrate=recalibrate,
-                progress=progress,
+                progress=watched,
             )
         write_or_rescue(made.save, output)
         page = made.report(output.with_suffix(".html"))

@@ -64,11 +64,12 @@ def open_columns(words: str, data: Any, schema: Schema, *, clamp: bool) -> Rows:
 
     Args:
         words: What the data are, for messages.
-        data: A frame, or a dictionary of arrays.
+        data: A frame, a dictionary of arrays, or the path of a file.
         schema: The columns wanted.
         clamp: Move values outside of bounds to the nearer bound, instead of refusing them.
     """
-    raw = read_columns(data, schema, ignore_undeclared=True)
+    read = read_file if isinstance(data, (str, PathLike)) else read_columns
+    raw = read(data, schema, ignore_undeclared=True)
     lengths = {values.shape[:1] for values in raw.values()}
     if len(lengths) != 1 or lengths <= {(), (0,)}:
         raise DataError(f"{words}'s columns must be equally long, and not empty")

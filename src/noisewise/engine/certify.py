@@ -12,6 +12,9 @@ from noisewise.mechanism import Budget, Certificate, Release, issue
 from noisewise.mechanism.certificate import KNOWN_SEED, NOISED_COUNT, PROTECTS
 from noisewise.mechanism.counting import count_release, noisy_count
 
+SECURE = "AES-128-CTR keyed by the operating system"
+ROUNDED = "rounded Gaussian on an integer grid"
+
 
 @dataclass(frozen=True)
 class PublicCount:
@@ -106,16 +109,48 @@ def certify(
         "bounds and categories": "declared in the schema",
         "clip norm and settings": settings,
         "number of rows": count if isinstance(count, str) else count.source,
-        "randomness": "AES-128-CTR keyed by the operating system" if secure else KNOWN_SEED,
+        "randomness": SECURE if secure else KNOWN_SEED,
         "sampling": "Poisson, no batch truncated",
-        "noise": "rounded Gaussian on an integer grid",
+        "noise": ROUNDED,
     }
     if public_sample is not None:
         sources["covariates for simulation"] = (
             f"a sample of {len(public_sample)} rows, {public_sample.fingerprint()}, declared public"
         )
     sources |= more or {}
-    reasons = not_private_because
-    if not secure:
-        reasons = (*reasons, f"insecure_seed={insecure_seed}: whoever knows it can undo the noise")
+    reasons = (*not_private_because, *_seeded(insecure_seed))
     return issue(budget, (*releases, *counted), sources, reasons)
+
+
+def certify_sums(
+    budget: Budget,
+    releases: tuple[Release, ...],
+    *,
+    bound: str,
+    insecure_seed: int | None = None,
+    more: dict[str, str] | None = None,
+) -> Certificate:
+    """The certificate of sums over all records, each released once.
+
+    Args:
+        budget: What was allowed.
+        releases: What was released.
+        bound: In words, why one record cannot add more than it may.
+        insecure_seed: The seed, if the noise came from one: whoever knows it can undo the noise.
+        more: Further sources.
+    """
+    sources = {
+        "bounds and categories": "declared in the schema",
+        "one record's contribution": bound,
+        "randomness": SECURE if insecure_seed is None else KNOWN_SEED,
+        "sampling": "none: every record is in every sum",
+        "noise": ROUNDED,
+    }
+    return issue(budget, releases, sources | (more or {}), _seeded(insecure_seed))
+
+
+def _seeded(insecure_seed: int | None) -> tuple[str, ...]:
+    """Why noise from a known seed protects nobody."""
+    if insecure_seed is None:
+        return ()
+    return (f"insecure_seed={insecure_seed}: whoever knows it can undo the noise",)

@@ -125,11 +125,15 @@ class RowView:
     def simulate_rows(self, rng: np.random.Generator, n: int) -> Rows:
         """Rows from the schema's declared marginals, or from the public sample: one by one, even
         where the schema declares units."""
+        return self.encode(self.simulate_columns(rng, n))
+
+    def simulate_columns(self, rng: np.random.Generator, n: int) -> Rows:
+        """The same in the form of `Table.rows`, before it is encoded."""
         arrays: Rows = self.schema.simulate(rng, n)
         if self.sample is not None:
             picked = rng.integers(record_count(self.sample), size=n)
             arrays |= {name: column[picked] for name, column in self.sample.items()}
-        return self.encode(arrays)
+        return arrays
 
     def covers(self, generated: frozenset[str]) -> bool:
         """Whether simulated rows have covariates like real ones: all from the public sample, or

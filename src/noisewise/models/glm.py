@@ -20,8 +20,9 @@ from noisewise._validate import one_of, positive
 from noisewise.data import Rows, Schema
 from noisewise.models.families import FAMILIES, Family
 from noisewise.models.frame import Frame
+from noisewise.models.linear_parts import LinearParts
 from noisewise.models.ready_made import Capabilities, ReadyMade, TargetNames, listed_targets
-from noisewise.models.target import Target, weighted, weights_of
+from noisewise.models.target import WEIGHT, Target, weighted, weights_of
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,35 @@ def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
     return Glm("linear", prior_scale, noise_scale)
 
 
+def regression_parts(kind: Family, dim: int, frame: Frame, rows: Rows) -> LinearParts:
+    """Linear predictors, then the family's own parameters, of every record.
+
+    Args:
+        kind: The family.
+        dim: Number of coordinates.
+        frame: In whose coordinates they are linear.
+        rows: Design matrix, outcomes, and weights if there are any.
+    """
+    design = jnp.asarray(rows["X"], jnp.float32)
+    count, width = kind.predictors, design.shape[1]
+    own = dim - count * width
+    by_model = jnp.zeros((len(design), count + own, dim))
+    for k in range(count):
+        by_model = by_model.at[:, k, k * width : (k + 1) * width].set(design)
+    by_model = by_model.at[:, count:, count * width :].set(jnp.eye(own))
+
+    def slopes_of(parts: Array, outcome: Array) -> Array:
+        predictor = parts[:count].reshape((1, 1, count) if count > 1 else (1, 1))
+        found = kind.slopes(predictor, outcome[None, None], parts[count:, None])
+        both = [found.predictor.reshape(count), *(each.reshape(1) for each in found.nuisance)]
+        return jnp.concatenate(both)
+
+    with jax.default_matmul_precision("highest"):  # GPUs would round the table itself
+        offset, turned = by_model @ frame.location, frame.gradient(by_model)
+    outcomes = jnp.asarray(rows["y"], jnp.float32)
+    return LinearParts(offset, turned, outcomes, weights_of(rows).get(WEIGHT), slopes_of)
+
+
 @dataclass(frozen=True)
 class GlmTarget(Target):
     """A `Glm` with closed-form gradients, equal to the generic ones to float accuracy."""
@@ -180,6 +210,10 @@ class GlmTarget(Target):
                 design = design @ frame.factor[: self.width, : self.width]
         outcome = jnp.asarray(rows["y"], jnp.float32)
         return {"X": design, "offset": offset, "y": outcome} | weights_of(rows)
+
+    def linear_parts(self, frame: Frame, rows: Rows) -> LinearParts | None:
+        """See `Target.linear_parts`."""
+        return regression_parts(self.model.kind, self.dim, frame, rows)
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows
@@ -236,6 +270,10 @@ class JointGlmTarget(Target):
         """The arguments in single precision."""
         found = {name: jnp.asarray(rows[name], jnp.float32) for name in ("X", "y")}
         return found | weights_of(rows)
+
+    def linear_parts(self, frame: Frame, rows: Rows) -> LinearParts | None:
+        """See `Target.linear_parts`."""
+        return regression_parts(self.model.kind, self.dim, frame, rows)
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows

@@ -20,6 +20,7 @@ from numpyro.distributions import biject_to
 from noisewise.data import WEIGHT, Rows
 from noisewise.models.frame import Frame
 from noisewise.models.inspection import Layout, log_probability
+from noisewise.models.linear_parts import LinearParts
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,11 @@ class Target:
     def prepare(self, rows: Rows, frame: Frame) -> Rows:
         """Rows as `record_moments` wants them; here as they are."""
         return {name: jnp.asarray(column) for name, column in rows.items()}
+
+    def linear_parts(self, frame: Frame, rows: Rows) -> LinearParts | None:
+        """The few numbers, linear in the frame's coordinates, that a record's likelihood takes;
+        None where it is not of that kind."""
+        return None
 
     def record_moments(
         self, frame: Frame, points: Array, base_normals: Array, batch: Rows

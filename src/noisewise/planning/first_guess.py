@@ -20,7 +20,7 @@ from noisewise.models import BoundModel, Target, whitened_frame
 from noisewise.models.frame import block_slices
 from noisewise.planning.simulation import (
     PriorPredictive,
-    clipped_slopes,
+    clipped_steepness,
     nonlinearity,
     simulate_gradients,
     time_to_convergence,
@@ -58,8 +58,10 @@ class PriorPredictiveSummary(NamedTuple):
     """Of the prior, in the unconstrained space."""
     curvature: np.ndarray
     """Typical curvature of the posterior there."""
+    factor: np.ndarray
+    """Of the frame that the curvature whitens."""
     clip: SingleRelease
-    """The clip norm for descent, in the frame that the curvature whitens."""
+    """The clip norm for descent, in that frame."""
     release_sd: np.ndarray
     """What the best single release would leave of each coordinate of the unconstrained space."""
     simulable: bool
@@ -88,10 +90,9 @@ def summarise(
     # NumPyro's handlers are not safe in threads: only arithmetic is done beside.
     with ThreadPoolExecutor(1) as beside:
         working = beside.submit(single_release, white.gradients, rows, white.prior, budget)
-        slopes = clipped_slopes(target, simulated, factor, candidate_norms(white.gradients))
+        steepness = clipped_steepness(target, simulated, factor, candidate_norms(white.gradients))
         curved = nonlinearity(target, simulated, factor, rows)
         (releases,) = working.result()
-    best = sharpest(releases).covariance
     simulable = bound.simulable
     covariates = "guessed" if not simulable else "approximate" if bound.approximate else "known"
     return PriorPredictiveSummary(
@@ -99,8 +100,9 @@ def summarise(
         simulated=simulated,
         precision=precision,
         curvature=curvature,
-        clip=sharpest(releases, slopes, _DISTRUST[covariates]),
-        release_sd=np.sqrt(np.diag(factor @ best @ factor.T)),
+        factor=factor,
+        clip=sharpest(releases, steepness, _DISTRUST[covariates]),
+        release_sd=sharpest(releases).sds(factor),
         simulable=simulable,
         nonlinearity=curved,
         curvature_sd=_KNOWN if simulable else _WIDEST,
@@ -140,8 +142,7 @@ def release_sds(
     """For every budget, what the best single release would leave of unconstrained coordinates."""
     white = whiten(target, simulated, rows)
     releases = single_release(white.gradients, rows, white.prior, *budgets)
-    spread = [white.factor @ sharpest(each).covariance @ white.factor.T for each in releases]
-    return [np.sqrt(np.diag(covariance)) for covariance in spread]
+    return [sharpest(each).sds(white.factor) for each in releases]
 
 
 def design(
@@ -195,8 +196,7 @@ def _approach(
 
     Twice what nineteen in twenty simulated truths need, and a few time constants to settle.
     """
-    white = whiten(target, summary.simulated, summary.rows)
-    needed = time_to_convergence(target, summary.simulated, white.factor, clip_norm, summary.rows)
+    needed = time_to_convergence(target, summary.simulated, summary.factor, clip_norm, summary.rows)
     enough = caution * (2 * float(np.quantile(needed, 0.95)) + _SETTLING)
     for burn_in in _BURN_INS:
         for early_rate in _EARLY_RATES:

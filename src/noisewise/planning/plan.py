@@ -30,6 +30,7 @@ from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, calibrate, count_cost
 from noisewise.models import BoundModel, TargetNames, bind_model
 from noisewise.planning import files
+from noisewise.planning.duration import Counted
 from noisewise.planning.first_guess import STEPS, design, first_guess, sampling_rate, summarise
 from noisewise.planning.forecast import (
     Forecast,
@@ -41,7 +42,6 @@ from noisewise.planning.forecast import (
 )
 from noisewise.planning.mixture_guess import mixture_guess
 from noisewise.planning.search import (
-    DESIGNS,
     SearchContext,
     Trial,
     judge,
@@ -231,7 +231,7 @@ def plan(
             schema declares them.
         fits: Simulated fits of each design; 0 leaves it at the guess, in seconds.
         recalibrate: Simulated fits that judge the winner.
-        progress: Called with fits done and their number.
+        progress: Called with fits done and how many there may be at most, after every few of them.
 
     Raises:
         PlanError: Nothing works at this budget; the message says what would.
@@ -257,11 +257,13 @@ def plan(
         summary = summarise(bound, rows, budget)
         refuse_if_hopeless(bound.target, summary, budget)
         grid = beside.submit(budget_grid, bound.target, summary, budget)
-        context = SearchContext(bound, summary, budget, others)
+        counted = Counted(fits, recalibrate, progress)
+        context = SearchContext(bound, summary, budget, others, counted.more)
         if method == "dp-sep":
-            found = _forecast_sep(context, steps, fits or FITS, progress)
+            found = _forecast_sep(context, steps, fits or FITS)
         else:
-            found = _searched(context, steps or STEPS, fits, recalibrate, progress)
+            found = _searched(context, steps or STEPS, fits, recalibrate)
+        counted.finish()
     stretch = found.settings.stretch if isinstance(found.settings, Settings) else None
     return Plan(
         settings=found.settings,
@@ -311,32 +313,20 @@ class Searched(NamedTuple):
     choices: dict[str, float]
 
 
-def _searched(
-    context: SearchContext, steps: int, fits: int, recalibrate: int, progress: Progress | None
-) -> Searched:
+def _searched(context: SearchContext, steps: int, fits: int, recalibrate: int) -> Searched:
     """The best design of a search, recalibrated, and what fresh fits said of it."""
     if not fits:
         return Searched(design(context.bound.target, context.summary, steps=steps), None, {})
-    total = fits * DESIGNS + recalibrate
-
-    def counted(designs: int, _: int) -> None:
-        if progress is not None:
-            progress(designs * fits, total)
-
-    trial = search(context, steps=steps, fits=fits, progress=counted)
+    trial = search(context, steps=steps, fits=fits)
     if not trial.works:
         raise _nothing_works(context, trial)
     settings, scores = trial.settings, trial.scores
     if recalibrate:
         settings, scores = learn_recalibration(context, settings, recalibrate)
-    if progress is not None:
-        progress(total, total)
     return Searched(settings, scores, trial.choices)
 
 
-def _forecast_sep(
-    context: SearchContext, steps: int | None, fits: int, progress: Progress | None
-) -> Searched:
+def _forecast_sep(context: SearchContext, steps: int | None, fits: int) -> Searched:
     """DP-SEP's own settings, and what simulated fits say of them."""
     instead = "use linear, logistic or probit, or method='dpvi'"
     context.bound.require("site", "method='dp-sep'", instead)
@@ -344,8 +334,6 @@ def _forecast_sep(
     found = sep_design(bound, steps)
     ready = sep_simulator(bound, found, rows, context.budget, context.others)
     trial = judge(context, ready, found.phases[-1].settings, range(fits))
-    if progress is not None:
-        progress(fits, fits)
     if not trial.works:
         raise _nothing_works(context, trial)
     return Searched(trial.settings, trial.scores, {})

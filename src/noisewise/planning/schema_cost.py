@@ -17,7 +17,7 @@ from noisewise.covariates import know_covariates
 from noisewise.data import Column, Rows, Schema, SchemaError, Table
 from noisewise.mechanism import Budget
 from noisewise.models import BoundModel, bind_model
-from noisewise.planning.first_guess import summarise, whiten
+from noisewise.planning.first_guess import summarise
 from noisewise.planning.simulation import PriorPredictive, simulate_gradients
 from noisewise.planning.single_release import release_at
 
@@ -245,12 +245,11 @@ def _interval(declared: Column, real: _Real, setting: _Setting) -> _Interval:
             bound, table, rows, budget, share=setting.share, insecure_seed=seed
         ).bounds[0]
         summary = summarise(known, rows, budget)
-        frame = whiten(known.target, summary.simulated, rows).factor
+        frame = summary.factor
         release = release_at(
             gradients @ frame, rows, frame.T @ precision @ frame, summary.clip.clip_norm, budget
         )
-        spread = change @ frame @ release.covariance @ frame.T @ change.T
-        variances.append(spread[width - 1, width - 1])
+        variances.append(release.sds(change @ frame)[width - 1] ** 2)
         hidden.append(known.share_noise >= 1)
     sd = float(np.sqrt(np.mean(variances)))
     prior_sd = float(np.sqrt(real.simulated.prior_covariance[width - 1, width - 1]))

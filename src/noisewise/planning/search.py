@@ -1,11 +1,11 @@
 """The search: whole simulated fits of a few designs, each judged by calibration and error."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
-from noisewise._validate import Progress
 from noisewise.dpvi import Settings
 from noisewise.evaluation import Scores, score
 from noisewise.mechanism import Budget, Release
@@ -33,6 +33,8 @@ class SearchContext(NamedTuple):
     budget: Budget
     others: tuple[Release, ...]
     """What else the fit will release: they take a part of the budget."""
+    on_fits: Callable[[int], None] | None = None
+    """Called with how many more simulated fits are done."""
 
 
 class Trial(NamedTuple):
@@ -56,9 +58,7 @@ class Trial(NamedTuple):
         return self.scores.failed <= 0.02 * self.scores.fits and self.unsettled < 0.5
 
 
-def search(
-    context: SearchContext, *, steps: int, fits: int, progress: Progress | None = None
-) -> Trial:
+def search(context: SearchContext, *, steps: int, fits: int) -> Trial:
     """The best of a few designs around the first guess; stops early at one that is near the bound.
 
     All designs see the same simulated tables, so that they are compared and not the tables.
@@ -66,13 +66,11 @@ def search(
     target, summary = context.bound.target, context.summary
     options = _options(context, steps)
     best: Trial | None = None
-    for place, choices in enumerate(options):
+    for choices in options:
         settings = design(target, summary, steps=steps, **choices)
         trial = _try(context, settings, range(fits))._replace(choices=choices)
         if best is None or trial.merit < best.merit:
             best = trial
-        if progress is not None:
-            progress(place + 1, len(options))
         if best.works and best.merit < _GOOD_ENOUGH:
             break
     assert best is not None  # there is at least one design
@@ -137,7 +135,7 @@ def _try(context: SearchContext, settings: Settings, numbers: range) -> Trial:
 
 def judge(context: SearchContext, ready: Simulator, settings: Any, numbers: range) -> Trial:
     """What simulated fits of these numbers say of settings."""
-    fits = ready.run(numbers, draws=_DRAWS, seed=_SEED)
+    fits = ready.run(numbers, draws=_DRAWS, seed=_SEED, on_fits=context.on_fits)
     scores = score(fits.truth, fits.draws)
     unsettled = float(np.mean(fits.status == "NOT_CONVERGED"))
     with np.errstate(all="ignore"):

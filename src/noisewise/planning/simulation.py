@@ -11,10 +11,12 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows, record_count
-from noisewise.models import ModelError, RowView, Target
+from noisewise.models import Frame, ModelError, RowView, Target
+from noisewise.models.linear_parts import clipped_curvatures
+from noisewise.planning.single_release import WIDE
 
 _PARAMETERS = 128
-_FEWEST_PARAMETERS = 32
+_FEWEST_PARAMETERS, _FEWEST_OF_WIDE = 32, 8
 _RECORDS = 1024
 _FLOATS = 2**21
 _PRIOR_DRAWS = 2000
@@ -131,7 +133,8 @@ def _plausible(
     outside = np.max([_share_outside(view, name, drawn[name]) for name in drawn], axis=0)
     order = np.argsort(np.maximum(outside, _OUTSIDE), kind="stable")
     count = _FLOATS // (_RECORDS * target.dim)
-    return np.asarray(prior)[order[: max(_FEWEST_PARAMETERS, min(_PARAMETERS, count))]]
+    fewest = _FEWEST_PARAMETERS if target.dim <= WIDE else _FEWEST_OF_WIDE
+    return np.asarray(prior)[order[: max(fewest, min(_PARAMETERS, count))]]
 
 
 @partial(jax.jit, static_argnums=0)
@@ -156,46 +159,60 @@ def _share_outside(view: RowView, name: str, values: Array) -> np.ndarray:
     return np.mean(~((column >= low) & (column <= high)), axis=1)
 
 
-def clipped_slopes(
+def clipped_steepness(
     target: Target, simulated: PriorPredictive, factor: np.ndarray, clip_norms: np.ndarray
 ) -> np.ndarray:
-    """Mean slope of a record's clipped gradient by the parameters, in the frame of ``factor``.
+    """Trace of the mean slope of a record's clipped gradient by the parameters, in the frame of
+    ``factor``.
 
-    Simulated parameters (some of them) x clip norms x dim x dim. A clipped gradient still turns as
-    the parameters move, but no longer grows: clipping takes curvature away.
+    Simulated parameters (some of them) x clip norms. A clipped gradient still turns as the
+    parameters move, but no longer grows: clipping takes curvature away.
     """
     thetas = simulated.thetas[:_SLOPE_PARAMETERS]
     some = {n: column[:_SLOPE_PARAMETERS, :_SLOPE_RECORDS] for n, column in simulated.rows.items()}
     wide, norms = jnp.asarray(factor, jnp.float32), jnp.asarray(clip_norms, jnp.float32)
-    found = _clipped_slopes(target, thetas, wide, norms, some)
+    found = _clipped_steepness(target, thetas, wide, norms, some)
     return np.nan_to_num(np.asarray(found, float))
 
 
 @partial(jax.jit, static_argnums=0)
-def _clipped_slopes(
+def _clipped_steepness(
     target: Target, thetas: Array, factor: Array, clip_norms: Array, rows: Rows
 ) -> Array:
     def one(inputs: tuple[Array, Rows]) -> Array:
         theta, table = inputs
+        parts = target.linear_parts(Frame(theta, factor), table)
+        if parts is None:
+            return _steepness_one_by_one(target, theta, factor, clip_norms, table)
+        slopes, curvatures = parts.slopes(parts.offset), parts.curvatures(parts.offset)
+        gram = parts.gram()
 
-        def add(total: Array, record: Rows) -> tuple[Array, None]:
-            def loss(z: Array) -> Array:
-                return -target.log_likelihood(theta + factor @ z, record)
+        def at_norm(clip_norm: Array) -> Array:
+            bent = clipped_curvatures(slopes, curvatures, gram, clip_norm)
+            return jnp.einsum("nkl,nlk->", jnp.nan_to_num(bent), gram) / len(slopes)
 
-            zero = jnp.zeros(len(theta))
-            gradient, hessian = jax.grad(loss)(zero), jax.hessian(loss)(zero)
-            norm = jnp.sqrt(jnp.sum(gradient**2) + 1e-30)
-            unit = gradient / norm
-            turned = hessian - jnp.outer(unit, unit @ hessian)
-            each = jnp.where((norm <= clip_norms)[:, None, None], hessian, 0.0)
-            scale = jnp.where(norm > clip_norms, clip_norms / norm, 0.0)
-            return total + each + scale[:, None, None] * turned, None
-
-        start = jnp.zeros((len(clip_norms), len(theta), len(theta)))
-        total, _ = jax.lax.scan(add, start, table)
-        return total / record_count(table)
+        return jax.lax.map(at_norm, clip_norms)
 
     return jax.lax.map(one, (thetas, rows))
+
+
+def _steepness_one_by_one(
+    target: Target, theta: Array, factor: Array, clip_norms: Array, table: Rows
+) -> Array:
+    def add(total: Array, record: Rows) -> tuple[Array, None]:
+        def loss(z: Array) -> Array:
+            return -target.log_likelihood(theta + factor @ z, record)
+
+        zero = jnp.zeros(len(theta))
+        gradient, hessian = jax.grad(loss)(zero), jax.hessian(loss)(zero)
+        norm = jnp.sqrt(jnp.sum(gradient**2) + 1e-30)
+        unit, whole = gradient / norm, jnp.trace(hessian)
+        turned = whole - unit @ hessian @ unit
+        scale = jnp.where(norm > clip_norms, clip_norms / norm, 0.0)
+        return total + jnp.where(norm <= clip_norms, whole, scale * turned), None
+
+    total, _ = jax.lax.scan(add, jnp.zeros(len(clip_norms)), table)
+    return total / record_count(table)
 
 
 def time_to_convergence(

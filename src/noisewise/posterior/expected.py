@@ -19,11 +19,11 @@ from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.models import Frame, Target
 from noisewise.posterior.mean_shift import (
-    finite,
     log_curvature_gradient,
     log_sensitivity_gradient,
     variability_gradient,
 )
+from noisewise.posterior.record_gradients import record_gradients
 
 _PERTURBATIONS = 32
 JACOBIAN_RECORDS = 2048
@@ -124,38 +124,28 @@ def simulate(
         [point.iterate_perturbations, -point.iterate_perturbations]
     )
 
-    def gradient(iterate: Array, record: Rows) -> Array:
-        return jax.grad(lambda at: -target.log_likelihood(frame.to_model(at), record))(iterate)
-
-    def clipped(iterate: Array, record: Rows) -> Array:
-        found = gradient(iterate, record)
-        norm = jnp.sqrt(jnp.sum(found**2) + 1e-30)
-        bounded = found * jnp.minimum(1.0, clip_norm / norm)
-        return jnp.where(jnp.isfinite(norm), bounded, 0.0)
-
-    def add(total: Array, iterate: Array) -> tuple[Array, None]:
-        return total + jax.vmap(clipped, (None, 0))(iterate, records), None
-
-    u = finite(jax.vmap(gradient)(truths, records))
-    total, _ = jax.lax.scan(add, jnp.zeros_like(u), iterates)
-    psi = total / len(iterates)
+    of_records = record_gradients(target, frame, records)
+    u = of_records.at(truths)
+    psi = of_records.clipped_mean(iterates, clip_norm)
     some = min(JACOBIAN_RECORDS, len(u))
-    chosen = jax.tree.map(lambda column: column[:some], records)
     # Truths take turns from record to record, iterates from round to round of them.
     turns = jnp.arange(some) // (2 * len(point.truth_perturbations)) % len(iterates)
-    jacobians = jax.vmap(jax.jacfwd(clipped))(iterates[turns], chosen)
+    jacobians = of_records.clipped_jacobians(iterates[turns], clip_norm)
     centred_psi, centred_u = psi - psi.mean(0), u - u.mean(0)
-    of_log_sensitivity = partial(log_sensitivity_gradient, gradient, truths, records, psi, u)
+    along = partial(of_records.along, truths)
+    of_log_sensitivity = partial(log_sensitivity_gradient, along, psi, u)
     return RecordMoments(
         psi_mean=psi.mean(0),
         u_mean=u.mean(0),
         psi_u=psi.T @ u / len(u),
         psi_covariance=centred_psi.T @ centred_psi / len(u),
         u_covariance=centred_u.T @ centred_u / len(u),
-        jacobian=jacobians.mean(0),
+        jacobian=jacobians.mean,
         log_sensitivity_gradient=of_log_sensitivity(point.inverse_sensitivity),
         shared_log_sensitivity_gradient=of_log_sensitivity(point.shared_inverse_sensitivity),
-        log_curvature_gradient=log_curvature_gradient(jacobians, u[:some], point.inverse_curvature),
+        log_curvature_gradient=log_curvature_gradient(
+            jacobians.traces(point.inverse_curvature), u[:some]
+        ),
         variability_gradient=variability_gradient(psi, u, point.inverse_sensitivity),
         records=jnp.array(float(len(u))),
     )

@@ -9,46 +9,32 @@ regression with nine of them.
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from noisewise._shapes import Float
-from noisewise.data import Rows
-
-Gradient = Callable[[Array, Rows], Array]
-"""Of one record's negative log-likelihood, at a point."""
 
 
 def log_sensitivity_gradient(
-    gradient: Gradient,
-    truths: Float[Array, "records dim"],
-    records: Rows,
+    along: Callable[[Float[Array, "records dim"]], Float[Array, "records dim"]],
     psi: Float[Array, "records dim"],
     u: Float[Array, "records dim"],
     inverse: Float[Array, "dim dim"],
 ) -> Float[Array, " dim"]:
-    """tr(M^-1 d_j M) / N, the gradient of log |M| by the truth; ``inverse`` is M^-1.
+    """tr(M^-1 d_j M) / N, the gradient of log |M| by the truth; ``inverse`` is M^-1, and ``along``
+    how records' gradients at the truth change along a direction for each.
 
     With the release share times M^-1 for it, it is the first term of eq. (24).
     """
     weighted = psi @ inverse.T
-
-    def derivative(truth: Array, record: Rows, direction: Array) -> Array:
-        return jax.jvp(lambda at: gradient(at, record), (truth,), (direction,))[1]
-
-    along = finite(jax.vmap(derivative)(truths, records, weighted))
-    return (along - (weighted * u).sum(1, keepdims=True) * u).mean(0)
+    return (along(weighted) - (weighted * u).sum(1, keepdims=True) * u).mean(0)
 
 
 def log_curvature_gradient(
-    jacobians: Float[Array, "records dim dim"],
-    u: Float[Array, "records dim"],
-    inverse: Float[Array, "dim dim"],
+    traces: Float[Array, " records"], u: Float[Array, "records dim"]
 ) -> Float[Array, " dim"]:
-    """tr(A^-1 d_j A) / N, the gradient of log |A| by the truth; ``inverse`` is A^-1."""
-    traces = jnp.einsum("kij,ji->k", jacobians, inverse)
+    """tr(A^-1 d_j A) / N, the gradient of log |A| by the truth, from the traces of A^-1 times each
+    record's Jacobian."""
     # The mean of u is zero: what is proportional to it is the simulation's own error.
     return -((traces - traces.mean())[:, None] * u).mean(0)
 
@@ -73,8 +59,3 @@ def limited_to_one_sd(
     shift = np.abs((covariance @ gradient[..., None])[..., 0])
     sds = np.sqrt(np.einsum("...ii->...i", covariance))
     return np.asarray(gradient / np.maximum(1.0, (shift / sds).max(-1, keepdims=True)))
-
-
-def finite(values: Array) -> Array:
-    """Zero for what is not a finite number."""
-    return jnp.where(jnp.isfinite(values), values, 0.0)

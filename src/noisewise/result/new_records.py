@@ -87,6 +87,7 @@ def _summary(
 
     found: dict[Any, list[np.ndarray]] = {}
     for values in parts:
+        values = np.asarray(values, float)
         low, high = np.quantile(values, ends, axis=0)
         for word, array in (("mean", values.mean(0)), ("lower", low), ("upper", high)):
             for place, name in enumerate(names):

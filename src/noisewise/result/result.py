@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise._pages import Shown, view, write_page_about
+from noisewise._pages import Shown, call, view, write_page_about
 from noisewise._validate import NoisewiseError, fraction, shown
-from noisewise.mechanism import Certificate, Verification, verify_run
+from noisewise.data import Table
+from noisewise.mechanism import Budget, Certificate, Verification, verify_run
 from noisewise.posterior import Status
 from noisewise.result import signature as signing
 from noisewise.result import storage
@@ -132,6 +133,17 @@ class Result(Shown):
         """
         return write_page_about(self, path)
 
+    def check(self, table: Table, *, budget: Budget, **options: Any) -> Any:
+        """`noisewise.check` of this result: a noisy table of the people that were fitted, beside
+        what the model says of them; a `noisewise.ModelCheck`.
+
+        Args:
+            table: The rows that were fitted.
+            budget: What the check may spend, on top of what the fit has spent.
+            options: As of `noisewise.check`.
+        """
+        return call("check", self, table, budget=budget, **options)
+
     def plot(self) -> Figure:
         """Intervals of all parameters, with and without the privacy noise, as a figure."""
         found: Figure = view("plot", self)
@@ -152,8 +164,8 @@ class Result(Shown):
         include the privacy noise, as all of the posterior does.
 
         Args:
-            data: A frame or a dictionary with the fit's features, as the schema declares them;
-                other columns are ignored.
+            data: A frame, a dictionary or a file (.csv, .csv.gz, .parquet) with the fit's
+                features, as the schema declares them; other columns are ignored.
             model: The model that was fitted, where it is a function.
             kind: ``"mean"`` for expected outcomes or probabilities, ``"outcome"`` for where a
                 new record's outcome itself would lie.

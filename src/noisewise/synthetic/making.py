@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import LARGEST_SEED, NoisewiseError, integer_at_least, listed, shown
+from noisewise._validate import LARGEST_SEED, NoisewiseError, integer_at_least, listed
 from noisewise.data import PublicSample
 from noisewise.mechanism import Certificate
-from noisewise.models import Target, bind_model, model_name, named_model
+from noisewise.models import bind_model
 from noisewise.posterior import Status
-from noisewise.result import Request, Result
+from noisewise.result import Result, fitted_model, refuse_other_latents
 from noisewise.synthetic.generator import Generator
 from noisewise.synthetic.origin import Origin
 from noisewise.synthetic.tables import SyntheticTables
@@ -64,7 +64,7 @@ def synthesize(
         raise NoisewiseError(f"cannot synthesize from this result: {result.status.words}")
     generator = _generator(result, model, covariates)
     draws = result.noise_unaware if noise_unaware else result.draws
-    _check_latents(generator.target, draws)
+    refuse_other_latents(generator.target, draws)
     thetas = generator.unconstrained(draws)
     if copies > len(thetas):
         raise NoisewiseError(
@@ -113,7 +113,7 @@ def _generator(
     result: Result, model: Callable[..., Any] | str | None, covariates: PublicSample | None
 ) -> Generator:
     request = result.request
-    found = _model(request, model)
+    found = fitted_model(request, model)
     if covariates is not None and not isinstance(covariates, PublicSample):
         raise NoisewiseError(
             f"covariates must be a noisewise.PublicSample, got {type(covariates).__name__}: "
@@ -123,28 +123,6 @@ def _generator(
     generator = Generator(bound.target, bound.view)
     _check_covariates(bound.name, generator)
     return generator
-
-
-def _model(request: Request, given: Callable[..., Any] | str | None) -> Callable[..., Any]:
-    """The model that was fitted; never code that a result's file names by itself."""
-    name, about = request.model, (request.schema, request.targets, request.features)
-    if given is None:
-        try:
-            if ":" in name:
-                raise NoisewiseError("a file is run only if the caller names it")
-            return named_model(name, *about)
-        except NoisewiseError:
-            raise NoisewiseError(
-                f"the result's model '{name}' is a function of yours, which is not saved with it: "
-                f"pass it again, as model={name} or model='path/to/model.py:{name}'"
-            ) from None
-    found = named_model(given, *about)
-    if model_name(found) != name:
-        raise NoisewiseError(
-            f"model is '{model_name(found)}', but the result is of '{name}': pass the one that "
-            "was fitted"
-        )
-    return found
 
 
 def _check_covariates(name: str, generator: Generator) -> None:
@@ -162,15 +140,4 @@ def _check_covariates(name: str, generator: Generator) -> None:
             f"model '{name}' does not generate {listed(missing)}: pass covariates=, "
             'a PublicSample with public rows of them, or fit the model "mixture", which generates '
             "whole records"
-        )
-
-
-def _check_latents(target: Target, draws: dict[str, np.ndarray]) -> None:
-    """The posterior must be of this very model."""
-    expected = {site.name: tuple(site.shape) for site in target.layout.latents}
-    found = {name: tuple(values.shape[1:]) for name, values in draws.items()}
-    if expected != found:
-        raise NoisewiseError(
-            f"the model has latents {shown(expected)}, but the result has {shown(found)}: pass the "
-            "model that was fitted"
         )

@@ -73,19 +73,35 @@ class Simulator:
         most = max(1, int(_GROUP_FLOATS[kind] // floats))
         return [min(width, most) for width in _GROUPS[kind]]
 
-    def run(self, numbers: Sequence[int], *, draws: int, seed: int) -> SimulatedFits:
+    def run(
+        self,
+        numbers: Sequence[int],
+        *,
+        draws: int,
+        seed: int,
+        on_fits: Callable[[int], None] | None = None,
+    ) -> SimulatedFits:
         """The fits of these numbers: each depends on its number and the seed alone."""
-        (found,) = self.run_all((None,), numbers, draws=draws, seed=seed)
+        (found,) = self.run_all((None,), numbers, draws=draws, seed=seed, on_fits=on_fits)
         return found
 
     def run_all(
-        self, posteriors: Sequence[str | None], numbers: Sequence[int], *, draws: int, seed: int
+        self,
+        posteriors: Sequence[str | None],
+        numbers: Sequence[int],
+        *,
+        draws: int,
+        seed: int,
+        on_fits: Callable[[int], None] | None = None,
     ) -> list[SimulatedFits]:
-        """The same traces read by several posteriors, one `SimulatedFits` each."""
-        parts = [
-            self._group(posteriors, numbers[first : first + self.group], draws, seed)
-            for first in range(0, len(numbers), self.group)
-        ]
+        """The same traces read by several posteriors, one `SimulatedFits` each; ``on_fits`` is
+        called with how many more fits are done."""
+        parts = []
+        for first in range(0, len(numbers), self.group):
+            some = numbers[first : first + self.group]
+            parts.append(self._group(posteriors, some, draws, seed))
+            if on_fits is not None:
+                on_fits(len(some))
         return [
             SimulatedFits(*(np.concatenate(field) for field in zip(*groups, strict=True)))
             for groups in zip(*parts, strict=True)

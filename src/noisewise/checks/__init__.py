@@ -1,0 +1,4 @@
+"""Checks of a fitted model: noisy tables of people beside what the model says of them."""
+
+from noisewise.checks.check import check
+from noisewise.checks.model_check import ModelCheck
