@@ -324,3 +324,17 @@ def test_a_units_gradient_is_the_sum_of_its_rows():
     for of_units, of_rows in zip(found, each, strict=True):
         summed = np.asarray(of_rows).reshape(30, MOST, -1).sum(1)
         np.testing.assert_allclose(np.asarray(of_units), summed, rtol=1e-5, atol=1e-5)
+
+
+def test_a_mixed_model_is_fitted(tmp_path):
+    """Its page has a title of its own; what it says is benchmarks/units.py's to measure."""
+    result = fitted("mixed(logistic)", people(300, most=2), SCHEMA, features=["age"], steps=30)
+    assert set(result.draws) == {"coefficients", "random_sd"}
+    assert (result.draws["random_sd"] > 0).all()
+    assert "Mixed logistic regression of ill" in result.report(tmp_path / "page.html").read_text()
+
+
+def test_checks_know_no_units():
+    result = fitted("logistic", people(300), SCHEMA, features=["age"], steps=30, covariate_share=0)
+    with pytest.raises(nw.NoisewiseError, match="do not know whole units yet"):
+        result.check(nw.Table(people(300), SCHEMA), budget=BUDGET)

@@ -37,7 +37,8 @@ Model = Annotated[
     str,
     typer.Option(
         help="logistic, probit, poisson, negbin, linear, student, gamma, lognormal, softmax, "
-        "ordinal, weibull, piecewise-exponential, network, mixture, or path/to/model.py:function."
+        "ordinal, weibull, piecewise-exponential, mixed(FAMILY, SLOPE), network, mixture, or "
+        "path/to/model.py:function."
     ),
 ]
 Target = Annotated[
