@@ -53,8 +53,19 @@ def by_dense_grid(bound, theta, rows) -> np.ndarray:
     return peak + np.log(total)
 
 
-@pytest.mark.parametrize("family", ["logistic", "poisson", "linear"])
-@pytest.mark.parametrize("slopes", [(), ("age",)])
+_SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("family", "slopes"),
+    [
+        ("logistic", ()),
+        pytest.param("poisson", (), marks=_SLOW),
+        pytest.param("linear", (), marks=_SLOW),
+        pytest.param("logistic", ("age",), marks=_SLOW),
+        pytest.param("linear", ("age",), marks=_SLOW),
+    ],
+)
 def test_the_integral_is_that_of_a_dense_grid(family, slopes):
     bound = bound_to(family, slopes)
     theta, rows = simulated(bound.target, bound.view, 40)
@@ -62,6 +73,7 @@ def test_the_integral_is_that_of_a_dense_grid(family, slopes):
     np.testing.assert_allclose(found, by_dense_grid(bound, theta, rows), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_integral():
     """The search for the mode has no derivative of its own, and needs none: against differences."""
     bound = bound_to("logistic", ("age",))
@@ -74,6 +86,7 @@ def test_gradients_are_those_of_the_integral():
         np.testing.assert_allclose(slope, (above - below) / 0.1, rtol=0.01, atol=0.02)
 
 
+@pytest.mark.slow
 def test_units_without_rows_say_nothing():
     bound = bound_to("logistic")
     theta, rows = simulated(bound.target, bound.view, 5)
@@ -116,6 +129,7 @@ def without_noise(family: str, frame: dict[str, np.ndarray]):
     return {name: np.asarray(v, float) for name, v in target.constrain(theta).items()}, sds
 
 
+@pytest.mark.slow
 def test_linear_estimates_are_those_of_mixedlm():
     """Within a twentieth of a standard error: the priors' share of what is left."""
     import statsmodels.api as sm
@@ -134,6 +148,7 @@ def test_linear_estimates_are_those_of_mixedlm():
     assert abs(np.log(ours["noise"] / np.sqrt(theirs.scale))) < 0.05 * sds["noise"]
 
 
+@pytest.mark.slow
 def test_logistic_estimates_are_those_of_a_bayesian_mixed_glm():
     """statsmodels' variational posterior, with the same prior of coefficients and another of the
     sd: within a tenth of a posterior sd, the random effects' sd within a fifth."""
