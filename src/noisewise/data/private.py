@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ def laid_out(rows: Rows, layout: UnitLayout) -> Rows:
 
 
 class PrivateRows:
-    """Columns of a protected table; there is no way to them but `unsafe_columns`.
+    """Columns of a protected table; what opens them has a name that begins with ``unsafe_``.
 
     Whoever expects `Rows` cannot be handed these: the type checker says so. Only the mechanism and
     the engine, which noise and account for what they compute, may open them, and functions whose
@@ -96,6 +96,11 @@ class PrivateRows:
         """The columns themselves, of units where there are such. **Whatever is computed from them
         has to be paid for.**"""
         return dict(self.units()._columns)
+
+    def unsafe_passes(self) -> Iterator[Rows]:
+        """The rows, whoever they are about, a stretch after the other: as many as memory allows.
+        **Whatever is computed from them has to be paid for.**"""
+        yield dict(self._columns)
 
     @property
     def true_count(self) -> int:

@@ -23,6 +23,7 @@ from jax import Array
 from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.engine.algorithm import Run, Step
 from noisewise.engine.checkpoints import Checkpoint
+from noisewise.engine.feeding import feeding
 from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum, room_for
 
 _CHUNK_STEPS = 100
@@ -58,8 +59,10 @@ def _step(
 
 
 @jax.jit
-def _run_chunk(run: Run, rows: Rows, state: Any, key: Array, chunk: Chunk) -> Finished:
-    """Several steps with randomness from the host, as one block."""
+def _run_chunk(
+    run: Run, rows: Rows, state: Any, record: Any, keys: Array, chunk: Chunk
+) -> Finished:
+    """Several steps with randomness from the host, on top of what is recorded of a block so far."""
 
     def one(carry: tuple[Any, Any], inputs: Any) -> tuple[tuple[Any, Any], Any]:
         schedule, key, offset, size, noise = inputs
@@ -67,10 +70,8 @@ def _run_chunk(run: Run, rows: Rows, state: Any, key: Array, chunk: Chunk) -> Fi
         found = _step(run, rows, *carry, schedule, key, draws)
         return (found.state, found.record), found.kept
 
-    keys = jax.random.split(key, run.steps)
     inputs = (run.schedule, keys, chunk.offset, chunk.size, chunk.noise)
-    start = (state, run.algorithm.empty_record(state))
-    (state, record), kept = jax.lax.scan(one, start, inputs)
+    (state, record), kept = jax.lax.scan(one, (state, record), inputs)
     return Finished(state, record, kept)
 
 
@@ -99,8 +100,6 @@ def run_secure(
     numbers, true_count = run.numbers, rows.true_count
     scale = np.asarray(numbers.noise_scale, float)
     source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
-    room = room_for(int(numbers.public_count), count_noise)
-    columns = {name: _gatherable(column, room) for name, column in rows.unsafe_columns().items()}
     state = run.algorithm.init(numbers, run.start)
     pieces = _pieces(run)
     # What an algorithm draws for itself is public: it needs freshness, not secrecy.
@@ -112,35 +111,31 @@ def run_secure(
         state, records = checkpoint.found(phase, state, run.algorithm.empty_record(state))
     first = len(records)
     done, left = sum(pieces[:first]), range(first, len(pieces))
-    for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
-        key, length = keys[number], pieces[number]
-        some = jax.tree.map(lambda column: column[done : done + length], run.schedule)  # noqa: B023
-        passes = run.passes.enough_for(int(chunk.size.max()))
-        found = _run_chunk(replace(run, schedule=some, passes=passes), columns, state, key, chunk)
-        state = found.state
-        records.append(jax.device_get(found.records))
-        kept.append(jax.device_get(found.kept))
-        if checkpoint is not None:
-            checkpoint.keep(phase, length, state, records[-1], left=len(pieces) - number - 1)
-        done += length
-        if progress is not None:
-            progress(done)
+    room = room_for(int(numbers.public_count), count_noise)
+    with feeding(rows, run, room) as feed:
+        for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
+            length, record = pieces[number], run.algorithm.empty_record(state)
+            passes = run.passes.enough_for(int(chunk.size.max()))
+            some = jax.tree.map(lambda column: column[done : done + length], run.schedule)  # noqa: B023
+            own = jax.random.split(keys[number], length)
+            for part in feed(chunk, passes):
+                schedule = jax.tree.map(lambda column: column[part.steps], some)  # noqa: B023
+                here = replace(run, schedule=schedule, passes=passes)
+                keys_here = own[part.steps]
+                found = _run_chunk(here, part.rows, state, record, keys_here, part.chunk)
+                # One part at a time: what waits for the device would hold its rows in memory.
+                state, record = jax.block_until_ready((found.state, found.records))
+                kept.append(jax.device_get(found.kept))
+            records.append(jax.device_get(record))
+            if checkpoint is not None:
+                checkpoint.keep(phase, length, state, records[-1], left=len(pieces) - number - 1)
+            done += length
+            if progress is not None:
+                progress(done)
     every = None
     if kept and kept[0] is not None:
         every = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
     return Finished(state, records, every, tuple(np.cumsum(pieces).tolist()))
-
-
-def _gatherable(column: Any, room: int) -> Array:
-    """The column on the device, with room for a public number of records: those that are not there
-    are never drawn. (From an axis of length one XLA does not gather, so that the program, and the
-    low bits of its results, would be other ones; no room is as small.)"""
-    while room < len(column):
-        room *= 2
-    own = np.asarray(column)
-    held = np.zeros((room, *own.shape[1:]), own.dtype)
-    held[: len(own)] = own
-    return jnp.asarray(held)
 
 
 def _pieces(run: Run) -> list[int]:

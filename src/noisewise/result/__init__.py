@@ -5,3 +5,4 @@ from noisewise.result.prediction import network_outputs
 from noisewise.result.request import NetworkScaling, Request
 from noisewise.result.result import Result
 from noisewise.result.storage import check_free
+from noisewise.result.survival import curves, survival_family

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -21,6 +21,7 @@ from noisewise.result import storage
 from noisewise.result.new_records import predict
 from noisewise.result.ratios import Effect, effects
 from noisewise.result.request import Request
+from noisewise.result.survival import curves
 
 if TYPE_CHECKING:
     import pandas
@@ -173,6 +174,29 @@ class Result(Shown):
             seed: Of simulated outcomes.
         """
         return predict(self, data, model=model, kind=kind, level=level, seed=seed)
+
+    def survival(
+        self, people: Any = None, times: Sequence[float] | None = None, level: float = 0.95
+    ) -> pandas.DataFrame:
+        """Chances to be still without the event, by time, for people with these covariates.
+
+        Of a survival model. Bands include the privacy noise, as all of the posterior does.
+
+        Args:
+            people: A frame or a dictionary of features in their own units, as in
+                ``{"age": [50, 70]}``. Features that are left out are typical: the declared mean,
+                the middle of the bounds, 0, the reference level. None is one typical person.
+            times: When to look, within the time's declared bounds; None is evenly, up to the end.
+            level: Probability of the bands.
+        """
+        import pandas
+
+        fraction("level", level)
+        found = curves(self.request, self.draws, self.coordinates, people, times)
+        low, high = np.quantile(found.draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
+        index = pandas.MultiIndex.from_product([found.people, found.times], names=["who", "time"])
+        columns = {"survival": found.draws.mean(1), "lower": low, "upper": high}
+        return pandas.DataFrame({k: v.ravel() for k, v in columns.items()}, index=index)
 
     def verify(self) -> Verification:
         """Recompute epsilon from the certificate's releases, and hold them against what was fitted:

@@ -115,9 +115,9 @@ class PiecewiseExponential(Survival):
             excess.append(hazard * exposure[..., number] - event * place[..., number])
         return Slopes(sum(excess[1:], excess[0]), tuple(excess[1:]))
 
-    def cumulative_hazard(self, time: Any, predictor: Any, baseline: Any) -> Any:
-        """Up to these times; survival is the exponential of minus it."""
-        return _PiecewiseTimes(predictor, baseline, self).hazards(time)[1]
+    def cumulative_hazard(self, time: Any, predictor: Any, own: Any) -> Any:
+        """See `Survival.cumulative_hazard`."""
+        return _PiecewiseTimes(predictor, own, self).hazards(time)[1]
 
 
 def _within(time: Any, starts: Array, widths: Array) -> tuple[Array, Array]:

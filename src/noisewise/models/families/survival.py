@@ -82,6 +82,16 @@ class Survival(Family):
     ratio: ClassVar[Ratio | None] = HAZARD
     joint: ClassVar[bool] = True
 
+    def cumulative_hazard(self, time: Any, predictor: Any, own: Any) -> Any:
+        """Up to these times; survival is the exponential of minus it.
+
+        Args:
+            time: Of any shape that goes with the others'.
+            predictor: Linear predictors.
+            own: The family's own parameter; where that is a vector, it is the last axis.
+        """
+        raise NotImplementedError
+
     def of(self, target: Column, event: Column | None = None) -> Self:
         """See `Family.of`."""
         low, high = target.bounds or (0.0, 1.0)

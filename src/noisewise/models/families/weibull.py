@@ -62,6 +62,6 @@ class Weibull(Survival):
         """Of hazards, and of times: a Weibull's is the one family in which both are constant."""
         return {HAZARD: np.exp(slopes), TIME: np.exp(-slopes / own["shape"][:, None])}
 
-    def cumulative_hazard(self, time: Any, predictor: Any, shape: Any) -> Any:
-        """Up to these times; survival is the exponential of minus it."""
-        return jnp.exp(predictor) * (time / self.unit) ** shape
+    def cumulative_hazard(self, time: Any, predictor: Any, own: Any) -> Any:
+        """See `Survival.cumulative_hazard`."""
+        return jnp.exp(predictor) * (time / self.unit) ** own
