@@ -38,11 +38,8 @@ Model = Annotated[
     typer.Option(
         show_default="logistic",
         help="logistic, probit, poisson, negbin, linear, student, gamma, lognormal, softmax, "
-<<<<<<< HEAD
         "ordinal, weibull, piecewise-exponential, mixed(FAMILY, SLOPE), network, mixture, or "
-        "path/to/model.py:function."
-=======
-        "ordinal, weibull, piecewise-exponential, network, mixture, or path/to/model.py:function.",
+        "path/to/model.py:function.",
     ),
 ]
 Formula = Annotated[
@@ -60,7 +57,6 @@ Priors = Annotated[
     typer.Option(
         "--prior",
         help="Of a formula's coefficient, as NAME=SD on the encoded scale; may be repeated.",
->>>>>>> main
     ),
 ]
 Target = Annotated[

@@ -73,12 +73,7 @@ def named_model(
         raise NoisewiseError(f"model must be a NumPyro model or a name, got {model!r}")
     found = family_from_text(model)
     if found is not None:
-<<<<<<< HEAD
-        return _with_priors(found, *columns[:2]) if columns else found
-=======
-        columns = [schema[n] for n in listed_targets(target) if schema is not None and n in schema]
         return with_priors(found, *columns[:2]) if columns else found
->>>>>>> main
     _refuse_brackets(model)
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
@@ -97,7 +92,7 @@ def _mixed_model(text: str, columns: list[Column]) -> ReadyMade | None:
     glm = family_from_text(named[0])
     if glm is None:
         raise NoisewiseError(f"model {text!r} names no family: choose among {', '.join(FAMILIES)}")
-    return mixed(_with_priors(glm, *columns[:2]) if columns else glm, named[1])
+    return mixed(with_priors(glm, *columns[:2]) if columns else glm, named[1])
 
 
 def family_from_text(text: str) -> Glm | None:
