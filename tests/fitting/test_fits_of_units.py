@@ -25,7 +25,7 @@ from noisewise.data import PrivateRows
 from noisewise.dpvi import Settings, assemble, prepared_rows
 from noisewise.engine import run_secure
 from noisewise.mechanism import Mechanism, sums
-from noisewise.models import bind_model, bound, identity_frame
+from noisewise.models import bind_model, bound, identity_frame, ready_made
 
 COLUMNS = (
     nw.Column(name="age", kind="real", bounds=(0, 100)),
@@ -160,6 +160,7 @@ def rows_are_records():
     with (
         mock.patch.object(PrivateRows, "units", flat),
         mock.patch.object(bound, "of_units", lambda target, most: target),
+        mock.patch.object(ready_made, "of_units", lambda target, most: target),
     ):
         yield
 
