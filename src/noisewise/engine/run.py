@@ -29,6 +29,8 @@ from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
 _WORKERS = 4
+_DRAWN_TOGETHER = 2**18
+"""Numbers of records of a simulated block, up to which its batches are drawn at once."""
 
 
 class Finished(NamedTuple):
@@ -193,20 +195,27 @@ def run_simulated(run: Run, rows: Rows, key: Array, length: int | None = None) -
         run.schedule,
     )
 
-    def one(carry: tuple[Any, Any], inputs: tuple[Any, Array]) -> tuple[tuple[Any, Any], None]:
-        schedule, key = inputs
+    def drawn(key: Array) -> tuple[Array, Draws]:
         key_draws = key_point = key
         if algorithm.draws_public_numbers:
             key_draws, key_point = jax.random.split(key)
-        draws = source.draw(key_draws, jnp.asarray(numbers.noise_scale))
-        found = _step(run, rows, *carry, schedule, key_point, draws)
+        return key_point, source.draw(key_draws, jnp.asarray(numbers.noise_scale))
+
+    # A generator takes as long for one step's draws as for many steps' together.
+    together = length * run.passes.room <= _DRAWN_TOGETHER
+
+    def one(carry: tuple[Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
+        schedule, key_or_draws = inputs
+        key, draws = key_or_draws if together else drawn(key_or_draws)
+        found = _step(run, rows, *carry, schedule, key, draws)
         return (found.state, found.record), None
 
     def block(state: Any, inputs: tuple[Any, Array]) -> tuple[Any, Any]:
         schedule, key = inputs
         keys = jax.random.split(key, length)
         start = (state, algorithm.empty_record(state))
-        (state, record), _ = jax.lax.scan(one, start, (schedule, keys))
+        of_steps = jax.vmap(drawn)(keys) if together else keys
+        (state, record), _ = jax.lax.scan(one, start, (schedule, of_steps))
         return state, record
 
     keys = key[None] if blocks == 1 else jax.random.split(key, blocks)

@@ -106,6 +106,8 @@ class Dpvi:
             share=job.covariate_share,
             insecure_seed=job.insecure_seed,
             bought=job.bought,
+            # Only a curvature matrix is read with other shapes.
+            likeliest=job.bound.target.dim > LARGEST_MATRIX,
         )
         source = "set by the caller"
         if isinstance(self.plan, Plan):
