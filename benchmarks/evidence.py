@@ -73,6 +73,30 @@ STEPS = {
         whole="benchmarks.bought_spreads --data {data}",
         small="benchmarks.bought_spreads --data {data} --epsilons 1",
     ),
+    "families": Step(
+        whole="benchmarks.families --simulations 1000 --steps 4000",
+        small="benchmarks.families --simulations 16 --only poisson,weibull",
+    ),
+    "wrong-model": Step(
+        whole="benchmarks.wrong_model --data {data} --models poisson logistic --fits 200 --real",
+        small="benchmarks.wrong_model --data {data} --fits 4",
+    ),
+    "units": Step(
+        whole="benchmarks.units --fits 1000",
+        small="benchmarks.units --fits 20",
+    ),
+    "checks": Step(
+        whole="benchmarks.checks --fits 1000",
+        small="benchmarks.checks --fits 20",
+    ),
+    "many-rows": Step(
+        whole="benchmarks.many_rows --folder {out} --rows 1000000 100000000",
+        small="benchmarks.many_rows --folder {out} --rows 1000000",
+    ),
+    "warm-start": Step(
+        whole="benchmarks.warm_start",
+        small="benchmarks.warm_start --rounds 1",
+    ),
     "figure1": _study("figure1", "", ""),
     "table1": _study("table1", "", "--fits 10"),
     "table2": _study("table2", "", "--fits 4"),

@@ -77,7 +77,7 @@ def test_predict_writes_a_line_for_every_new_record(fitted, files):
     found = pd.read_csv(path)
     pd.testing.assert_frame_equal(found, nw.Result.load(fitted[0]).predict(make_frame()))
     outcome = RUN.invoke(app, [*command, "--kind", "outcome"])
-    assert outcome.exit_code == 1
+    assert outcome.exit_code == 2
     assert "'visited' is binary" in " ".join(outcome.output.split())
 
 

@@ -56,6 +56,7 @@ def test_the_certificate_holds_and_names_every_release(result):
         "counts of covariates' values",
         "products of pairs of covariates",
         "gradients",
+        "sizes of gradients at the fit",
         "number of rows",
     ]
     assert result.privacy.epsilon_spent <= 1.0
@@ -237,7 +238,7 @@ def test_every_posterior_through_the_front_door(table, budget, posterior):
         ({"target": "cost"}, "declared real, but logistic regression needs binary or category"),
         ({"features": ["visited"]}, "visited"),
         ({"features": ["height"]}, "height"),
-        ({"model": "tobit"}, "neither logistic, probit, poisson, linear, network, mixture nor"),
+        ({"model": "tobit"}, "neither logistic, probit, poisson, linear, negative-binomial"),
         ({"model": "nowhere/model.py:f"}, "does not exist"),
         ({"model": 3}, "model must be a NumPyro model or a name"),
         ({"posterior": "best"}, "posterior must be one of"),

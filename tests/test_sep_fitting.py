@@ -126,6 +126,7 @@ def test_a_declared_target_is_not_bought():
         steps=None,
         public_sample=None,
         covariate_share=0.0,
+        misfit_share=None,
         insecure_seed=None,
         progress=None,
     )

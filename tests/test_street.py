@@ -44,6 +44,7 @@ STREET = [
 ]
 # Who may open rows about people: behind the wall they are noised and accounted for.
 WALL = {"data", "mechanism", "engine"}
+OPENERS = {"unsafe_columns", "unsafe_passes", "unsafe_prepared", "unsafe_taken"}
 UNSAFE = {"baselines/non_private.py", "synthetic/marginals.py"}
 # Switches on what a model or a site is, each behind a capability that was asked for. Fewer is
 # better: a number here only falls.
@@ -185,9 +186,14 @@ def test_only_the_wall_opens_rows(path):
 
 def _opens(node: ast.AST) -> bool:
     """By name, by a string of that name, or by the hidden field of another object."""
-    if isinstance(node, ast.Attribute) and node.attr == "_columns":
+    if isinstance(node, ast.Attribute) and node.attr in ("_columns", "_files"):
         return not (isinstance(node.value, ast.Name) and node.value.id == "self")
-    return "unsafe_columns" in (getattr(node, "attr", None), getattr(node, "value", None))
+    return not OPENERS.isdisjoint({getattr(node, "attr", None), _text(node)})
+
+
+def _text(node: ast.AST) -> str | None:
+    value = getattr(node, "value", None)
+    return value if isinstance(value, str) else None
 
 
 def test_switches_on_model_classes_only_get_fewer():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noisewise._programs import keep_programs
     from noisewise._validate import NoisewiseError
     from noisewise.audit import Audit, audit
-    from noisewise.checks import ModelCheck, check
+    from noisewise.checks import Comparison, ModelCheck, check, compare
     from noisewise.coverage import Coverage, coverage
     from noisewise.data import Column, PublicSample, Schema, Table, Unit
     from noisewise.dpvi import Settings
@@ -43,6 +43,7 @@ _HOMES = {
     "Certificate": "mechanism.certificate",
     "Column": "data",
     "Combined": "synthetic.combining",
+    "Comparison": "checks.comparison",
     "Coverage": "coverage.result",
     "Ledger": "mechanism.ledger",
     "ModelCheck": "checks.model_check",
@@ -59,6 +60,7 @@ _HOMES = {
     "audit": "audit.runner",
     "check": "checks.check",
     "combine": "synthetic.combining",
+    "compare": "checks.compare",
     "coverage": "coverage.runner",
     "fit": "fitting.fit",
     "keep_programs": "_programs",
@@ -72,6 +74,7 @@ __all__ = [
     "Certificate",
     "Column",
     "Combined",
+    "Comparison",
     "Coverage",
     "Ledger",
     "ModelCheck",
@@ -88,6 +91,7 @@ __all__ = [
     "audit",
     "check",
     "combine",
+    "compare",
     "coverage",
     "fit",
     "keep_programs",

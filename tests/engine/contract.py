@@ -266,8 +266,8 @@ def shapes_follow_the_public_count(case: Case, label: str = "") -> None:
     run = watched(case, label=label)
     seen: list = []
 
-    def look(run: Run, rows: Rows, state: object, key: object, chunk: object) -> Finished:
-        seen.append((run.passes, run.steps, jax.tree.map(np.shape, (rows, chunk))))
+    def look(run: Run, rows: Rows, state: object, *more: object) -> Finished:
+        seen.append((run.passes, run.steps, jax.tree.map(np.shape, (rows, more[-1]))))
         return Finished(state, np.zeros(1))
 
     shapes = []

@@ -168,7 +168,7 @@ def bound_again(
     """
     request = result.request
     found = fitted_model(request, model)
-    return bind_model(found, request.schema, request.targets, request.features, sample)
+    return bind_model(**request.binding(found), public_sample=sample)
 
 
 def posterior_draws(result: Result, bound: BoundModel) -> np.ndarray:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisewise._files import read_json, whole_file
-from noisewise._validate import NoisewiseError
+from noisewise.checks import files
 from noisewise.mechanism import Certificate
 
-_FORMAT, _VERSION = "noisewise-check", 1
 _ARRAYS = ("predicted", "counts", "deviations", "covariance")
 UNLIKELY = 0.01
 """P-values below this are called a contradiction in words."""
@@ -159,11 +156,7 @@ class ModelCheck:
         """
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
         plain |= {name: plain[name].tolist() for name in _ARRAYS}
-        plain["privacy"] = self.privacy.to_dict()
-        text = json.dumps({"format": _FORMAT, "version": _VERSION} | plain, indent=2)
-        with whole_file(Path(path)) as scratch:
-            scratch.write_text(f"{text}\n", encoding="utf-8")
-        return Path(path)
+        return files.write(Path(path), "check", plain | {"privacy": self.privacy.to_dict()})
 
     @classmethod
     def load(cls, path: str | Path) -> ModelCheck:
@@ -172,10 +165,7 @@ class ModelCheck:
         Args:
             path: Of the file.
         """
-        plain = read_json(path, "check")
-        if plain.pop("format", None) != _FORMAT or plain.pop("version", None) != _VERSION:
-            raise NoisewiseError(f"{path} is no check that this noisewise wrote")
-        try:
+        with files.reading(Path(path), "check") as plain:
             plain |= {name: np.array(plain[name], float) for name in _ARRAYS}
             plain |= {name: tuple(plain[name]) for name in ("by", "labels", "notes")}
             plain["privacy"] = Certificate.from_dict(plain["privacy"])
@@ -185,8 +175,6 @@ class ModelCheck:
             if shapes != [(rows,)] * 3 + [(rows, rows)] or found.kind not in KINDS:
                 raise ValueError("its arrays do not fit its labels")
             return found
-        except (KeyError, TypeError, ValueError) as error:
-            raise NoisewiseError(f"the check {path} is damaged: {error}") from error
 
     def __repr__(self) -> str:
         return f"ModelCheck({self.kind}, p_value={self.p_value:.3g})\n{self.words}"

@@ -11,7 +11,7 @@ record can move by a known amount only must.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,8 @@ class Outcome:
     """What it is called: the column's name."""
     most: int
     """The largest value that a count may have; 0 where it is none."""
+    counted: bool = False
+    """Whether outcomes have probabilities, not densities."""
 
     def read(self, theta: Array, rows: Rows) -> dict[str, Array]:
         """``lower`` and ``upper`` ends of the records' intervals, and what is ``expected``.
@@ -49,6 +51,16 @@ class Outcome:
             rows: The model's arguments.
         """
         return _read(self, theta, rows)
+
+    def log_probability(self, theta: Array, rows: Rows) -> Array:
+        """Of every record's outcome; a density where it is no count.
+
+        Args:
+            theta: Unconstrained parameters.
+            rows: The model's arguments.
+        """
+        found = self.target.sites(theta, rows)[self.site]
+        return jnp.asarray(_unwrapped(found["fn"]).log_prob(found["value"]))
 
 
 def outcome_of(bound: BoundModel) -> Outcome:
@@ -84,12 +96,14 @@ def outcome_of(bound: BoundModel) -> Outcome:
     found = Outcome(target, site, bound.view.source(argument), most)
     rows = bound.view.simulate_rows(np.random.default_rng(0), 4)
     theta = target.sample_prior(jax.random.PRNGKey(0), 1)[0]
-    read = found.read(theta, {name: jnp.asarray(column) for name, column in rows.items()})
+    rows = {name: jnp.asarray(column) for name, column in rows.items()}
+    read = found.read(theta, rows)
     if any(np.shape(part) != (4,) for part in read.values()):
         raise NoisewiseError(
             f"model '{bound.name}' has more than one number an outcome: a check takes one"
         )
-    return found
+    function = target.sites(theta, rows)[site]["fn"]
+    return replace(found, counted=bool(_unwrapped(function).is_discrete))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -34,10 +34,28 @@ _FLAGS: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B0
 Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon: smaller is more private.")]
 Delta = Annotated[float, typer.Option(help="Privacy budget delta: well below 1 / rows.")]
 Model = Annotated[
-    str,
+    str | None,
     typer.Option(
+        show_default="logistic",
         help="logistic, probit, poisson, negbin, linear, student, gamma, lognormal, softmax, "
-        "ordinal, weibull, piecewise-exponential, network, mixture, or path/to/model.py:function."
+        "ordinal, weibull, piecewise-exponential, network, mixture, or path/to/model.py:function.",
+    ),
+]
+Formula = Annotated[
+    str | None,
+    typer.Option(
+        help="In place of model, target and features: 'visits ~ age * sex + log(income)'."
+    ),
+]
+Family = Annotated[
+    str | None,
+    typer.Option(help="Of a formula: one of the models' names (by the target's type)."),
+]
+Priors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prior",
+        help="Of a formula's coefficient, as NAME=SD on the encoded scale; may be repeated.",
     ),
 ]
 Target = Annotated[
@@ -65,6 +83,14 @@ CovariateShare = Annotated[
     float | None,
     typer.Option(
         help="Share of the budget that buys a description of the covariates (0.1; 0 buys none)."
+    ),
+]
+
+MisfitShare = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of the budget that buys whether outcomes scatter more than the model says "
+        "(0.02; 0 buys none)."
     ),
 ]
 
@@ -222,6 +248,33 @@ def listed(names: str | None) -> list[str] | None:
 def targets(text: str | None) -> str | list[str] | None:
     """One column, or the two of a survival model, separated by a comma."""
     return text.split(",") if text and "," in text else text
+
+
+def chosen_model(model: str | None, formula: str | None) -> str:
+    """The model or the formula: one of them, or the usual model."""
+    if formula is None:
+        return model or "logistic"
+    if model is not None:
+        raise NoisewiseError("--formula says the model: give --family in place of --model")
+    if "~" not in formula:
+        raise NoisewiseError(
+            f"the formula {formula!r} has no ~ in it: write the column to explain, ~, and terms"
+        )
+    return formula
+
+
+def priors(texts: list[str] | None) -> dict[str, float] | None:
+    """Sds by name, from NAME=SD; names may have equals signs of their own."""
+    found = {}
+    for text in texts or ():
+        name, _, number = text.rpartition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise NoisewiseError(f"--prior must be NAME=SD, such as age=0.5, got {text!r}")
+    return found or None
 
 
 def read_public_sample(path: Path | None, schema: Any) -> Any:

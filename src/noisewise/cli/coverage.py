@@ -15,7 +15,10 @@ def coverage(
     schema: Annotated[Path, typer.Argument(help=common.SCHEMA_HELP)],
     rows: Annotated[int, typer.Option(help="Rows of each simulated table.")],
     epsilon: common.Epsilon,
-    model: common.Model = "logistic",
+    model: common.Model = None,
+    formula: common.Formula = None,
+    family: common.Family = None,
+    prior: common.Priors = None,
     target: common.Target = None,
     delta: common.Delta = 1e-6,
     features: common.Features = None,
@@ -50,12 +53,14 @@ def coverage(
         declared = Schema.from_toml(schema)
         with common.progress_bar("Simulated fits") as progress:
             found = run_coverage(
-                model,
+                common.chosen_model(model, formula),
                 schema=declared,
                 rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
                 target=common.targets(target),
                 features=common.listed(features),
+                family=family,
+                priors=common.priors(prior),
                 method=method,
                 plan=None if plan is None else Plan.load(plan),
                 stress=stress,

@@ -12,11 +12,20 @@ from noisewise.cli import common
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="The table: .csv, .csv.gz or .parquet.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="The table: .csv, .csv.gz or .parquet; with --cache also a folder of Parquet "
+            "files, or 'people/*.parquet'."
+        ),
+    ],
     schema: Annotated[Path, typer.Option(help=common.SCHEMA_HELP)],
     epsilon: common.Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the result.")],
-    model: common.Model = "logistic",
+    model: common.Model = None,
+    formula: common.Formula = None,
+    family: common.Family = None,
+    prior: common.Priors = None,
     target: common.Target = None,
     delta: common.Delta = 1e-6,
     features: common.Features = None,
@@ -30,6 +39,7 @@ def fit(
     ] = None,
     public_sample: common.PublicRows = None,
     covariate_share: common.CovariateShare = None,
+    misfit_share: common.MisfitShare = None,
     method: Annotated[
         str,
         typer.Option(
@@ -48,6 +58,19 @@ def fit(
     ] = False,
     ignore_undeclared: Annotated[
         bool, typer.Option(help="Leave out columns that the schema does not declare.")
+    ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="A new folder for the encoded rows, which are then read from disk: it needs the "
+            "data's own protection, and is deleted afterwards."
+        ),
+    ] = None,
+    memory: Annotated[
+        str, typer.Option(help="With --cache: about how much memory to take.")
+    ] = "4GiB",
+    keep_cache: Annotated[
+        bool, typer.Option(help="Leave the cache there for further fits.")
     ] = False,
     overwrite: Annotated[
         bool, typer.Option(help="Replace an earlier result in that folder.")
@@ -71,7 +94,7 @@ def fit(
     """Fit a model to a table under differential privacy; save posterior, certificate and report."""
     kept = Path(f"{output}.checkpoint")
     with common.one_line_errors(kept, "--resume"):
-        from noisewise.data import Schema, Table
+        from noisewise.data import Schema
         from noisewise.engine import remove_checkpoint
         from noisewise.fitting import fit as run_fit
         from noisewise.mechanism import Budget, Ledger
@@ -94,20 +117,30 @@ def fit(
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
         planned = None if plan is None else Plan.load(plan)
         declared = Schema.from_toml(schema)
-        table = Table.read(
-            data, declared, clamp=clamp, ignore_undeclared=ignore_undeclared, keep=keep
+        table = _table(
+            data,
+            declared,
+            cache,
+            memory=memory,
+            keep_cache=keep_cache,
+            keep=keep,
+            clamp=clamp,
+            ignore_undeclared=ignore_undeclared,
         )
-        with common.progress_bar("Private fit") as progress:
+        with table, common.progress_bar("Private fit") as progress:
             result = run_fit(
-                model,
+                common.chosen_model(model, formula),
                 table,
                 budget=budget,
                 target=common.targets(target),
                 features=common.listed(features),
+                family=family,
+                priors=common.priors(prior),
                 plan=planned,
                 steps=steps,
                 public_sample=common.read_public_sample(public_sample, declared),
                 covariate_share=covariate_share,
+                misfit_share=misfit_share,
                 method=method,
                 insecure_seed=insecure_seed,
                 progress=progress,
@@ -132,6 +165,41 @@ def fit(
         common.out.print(f"\nSaved to {output}; open {output / 'report.html'}")
         if result.status.value == "diverged":
             raise typer.Exit(1)
+
+
+def _table(
+    data: Path,
+    schema: Any,
+    cache: Path | None,
+    *,
+    memory: str,
+    keep_cache: bool,
+    keep: str | None,
+    **checks: bool,
+) -> Any:
+    """In memory, or on disk where a place for it was named."""
+    from noisewise.data import Table
+
+    if cache is not None:
+        if keep is not None:
+            raise NoisewiseError("keep is for units, whose rows --cache does not take: drop one")
+        with common.progress_bar("Checking and encoding rows") as progress:
+            return Table.open(
+                data,
+                schema,
+                cache=cache,
+                memory=memory,
+                keep_cache=keep_cache,
+                progress=progress,
+                **checks,
+            )
+    if data.is_dir() or (not data.exists() and "*" in data.name):
+        raise NoisewiseError(
+            f"{data} is of many files: add --cache FOLDER, where their encoded rows may lie"
+        )
+    if keep_cache:
+        raise NoisewiseError("--keep-cache leaves the cache there: add --cache FOLDER")
+    return Table.read(data, schema, keep=keep, **checks)
 
 
 def _refuse_by_what_is_there(output: Path, kept: Path, *, overwrite: bool, resume: bool) -> None:

@@ -15,7 +15,10 @@ def plan(
     schema: Annotated[Path, typer.Argument(help=common.SCHEMA_HELP)],
     rows: Annotated[int, typer.Option(help="Rows to plan for, from public knowledge.")],
     epsilon: common.Epsilon,
-    model: common.Model = "logistic",
+    model: common.Model = None,
+    formula: common.Formula = None,
+    family: common.Family = None,
+    prior: common.Priors = None,
     target: common.Target = None,
     delta: common.Delta = 1e-6,
     features: common.Features = None,
@@ -53,12 +56,14 @@ def plan(
                     common.err.print(sentence, highlight=False, markup=False)
 
             made = make_plan(
-                model,
+                common.chosen_model(model, formula),
                 schema=declared,
                 rows=rows,
                 budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency),
                 target=common.targets(target),
                 features=common.listed(features),
+                family=family,
+                priors=common.priors(prior),
                 public_sample=common.read_public_sample(public_sample, declared),
                 covariate_share=covariate_share,
                 method=method,

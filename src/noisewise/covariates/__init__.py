@@ -1,6 +1,7 @@
 """What was bought about covariates, and simulated rows that are like the real ones."""
 
 from noisewise.covariates.bins import Bins, covariate_bins
+from noisewise.covariates.budget import part_of
 from noisewise.covariates.known import KnownCovariates, know_covariates
 from noisewise.covariates.shape import (
     SHARE,

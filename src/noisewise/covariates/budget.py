@@ -16,6 +16,10 @@ def part_of(budget: Budget, share: float) -> Budget:
 
     Of mu-Gaussian differential privacy, squares of mu add up: a share s gets sqrt(s) mu.
 
+    Args:
+        budget: The whole one.
+        share: Of it, in squared signal-to-noise.
+
     >>> part = part_of(Budget(epsilon=1.0, delta=1e-6), 0.25)
     >>> round(gaussian_limit(1.0, 1e-6) / gaussian_limit(part.epsilon, 1e-6), 6)
     2.0

@@ -38,6 +38,7 @@ def know_covariates(
     share: float | None = None,
     insecure_seed: int | None = None,
     bought: dict[str, np.ndarray] | None = None,
+    likeliest: bool = False,
 ) -> KnownCovariates:
     """Buy the covariates' shape, if that is to be done.
 
@@ -49,6 +50,7 @@ def know_covariates(
         share: The part of it that the shape may take; None is the default.
         insecure_seed: Makes the noise repeatable, and therefore not private.
         bought: As `mechanism.release_sum` has it.
+        likeliest: Only the most plausible shape is wanted.
     """
     share = share_to_spend(bound, share)
     if not share:
@@ -64,7 +66,7 @@ def know_covariates(
         bought=bought,
     )
     rng = np.random.default_rng(0)  # public, like everything that follows from the shape
-    shapes = [shape, *(shape.perturbed(rng) for _ in range(_DRAWS - 1))]
+    shapes = [shape, *(shape.perturbed(rng) for _ in range(0 if likeliest else _DRAWS - 1))]
     return KnownCovariates(
         bounds=tuple(shaped(bound, one) for one in shapes),
         releases=shape.releases,

@@ -86,7 +86,7 @@ def release_marginals(
         return {"indicators": found}
 
     found = release_sum(
-        rows.map(indicators),
+        rows.wide(indicators, int(starts[-1]) + sizes),
         marginals_sensitivity(len(bins), unit),
         budget,
         what=COUNTS,

@@ -111,7 +111,7 @@ def release_pairs(
 
     most = 1 if unit is None else unit.max_rows
     found = release_sum(
-        rows.map(products),
+        rows.wide(products, len(first)),
         most * features.clip_norm,
         budget,
         what=PAIRS,

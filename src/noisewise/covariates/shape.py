@@ -28,6 +28,7 @@ SHARE = 0.1
 """Share of the budget (in squared signal-to-noise) that a covariate shape takes by default."""
 PAIRS_SHARE = 0.5
 """The part of it that goes to pairs of columns."""
+_MOST_WITH_PAIRS = 100
 _POOL = 16_384
 _SETTLE = 12
 
@@ -222,8 +223,9 @@ def rows_of(schema: Schema, records: int, size_shares: np.ndarray | None = None)
 
 
 def _parts(columns: int, share: float) -> dict[str, float]:
-    """Shares of the budget by release; a single column has no pairs."""
-    if columns < 2:
+    """Shares of the budget by release; a single column has no pairs, and of too many a record's
+    products are so many that noise would leave nothing of them."""
+    if not 2 <= columns <= _MOST_WITH_PAIRS:
         return {COUNTS: share}
     return {COUNTS: share * (1 - PAIRS_SHARE), PAIRS: share * PAIRS_SHARE}
 

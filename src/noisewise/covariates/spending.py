@@ -17,8 +17,8 @@ from noisewise.covariates.shape import (
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel
 
-_POOL = 65_536
-"""Simulated rows that stand for a shape: rare levels must be among them."""
+_POOL, _LEAST_POOL, _POOL_NUMBERS = 65_536, 16_384, 2**24
+"""Simulated rows that stand for a shape: rare levels must be among them. Fewer of wide rows."""
 
 
 def share_to_spend(bound: BoundModel, wanted: float | None = None) -> float:
@@ -61,7 +61,7 @@ def shaped(bound: BoundModel, shape: CovariateShape) -> BoundModel:
         bound: The model.
         shape: What was bought about its covariates.
     """
-    rows = shape.simulate(np.random.default_rng(3), _POOL)
+    rows = shape.simulate(np.random.default_rng(3), _pool(len(shape.bins)))
     noise, sizes = shape.share_noise, shape.size_shares
     return bound.with_covariates(rows, share_noise=noise, size_shares=sizes)
 
@@ -76,9 +76,13 @@ def as_declared(bound: BoundModel, bought: tuple[Release, ...], rows: int) -> Bo
         rows: The public number of records: of rows, or of units.
     """
     schema = bound.view.schema
-    simulated = schema.simulate(np.random.default_rng(3), _POOL)
     columns = covariate_columns(bound.view, bound.target.generated)
+    simulated = schema.simulate(np.random.default_rng(3), _pool(len(columns)))
     noise = shape_noise(schema, columns, bought) / rows_of(schema, rows)
     known = {b.column.name: simulated[b.column.name] for b in covariate_bins(schema, columns)}
     sizes = None if schema.unit is None else schema.unit.shares
     return bound.with_covariates(known, share_noise=noise, size_shares=sizes)
+
+
+def _pool(columns: int) -> int:
+    return int(np.clip(_POOL_NUMBERS // max(1, columns), _LEAST_POOL, _POOL))

@@ -12,6 +12,7 @@ from noisewise.data import Rows, Table, laid_out, lay_out
 from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import Plan, guess_settings
+from noisewise.posterior import sizes_cost
 from noisewise.trials import Simulator
 from noisewise.trials.designs import dpvi_trial
 
@@ -47,7 +48,11 @@ def given_covariates_simulator(
         settings = guess_settings(first, rows, budget, None)
     else:
         settings = plan.redesigned(first, rows)
-    others = (*known.releases, *count_cost(schema.public_count, budget))
+    others = (
+        *known.releases,
+        *sizes_cost(bound, budget, share),
+        *count_cost(schema.public_count, budget),
+    )
     mechanism = settings.mechanism().calibrate(budget, others)
     trial = dpvi_trial(first, settings, mechanism, rows, posterior)
     encoded = bound.view.encode(arrays)

@@ -26,10 +26,10 @@ from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.mechanism import Budget, count_cost
-from noisewise.models import BoundModel, RowView, TargetNames, bind_model
+from noisewise.models import BoundModel, Priors, RowView, TargetNames, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
-from noisewise.posterior import METHODS, check_method, default_method
+from noisewise.posterior import METHODS, check_method, default_method, sizes_cost
 from noisewise.trials import STRESSES, SimulatedFits
 
 AS_DECLARED = "as the schema declares"
@@ -47,6 +47,8 @@ def coverage(
     budget: Budget,
     target: TargetNames = None,
     features: list[str] | None = None,
+    family: str | None = None,
+    priors: Priors | None = None,
     method: str = "dpvi",
     plan: Plan | Settings | None = None,
     stress: bool = False,
@@ -76,6 +78,8 @@ def coverage(
         target: The column that is ``y`` to the model; of a survival model two, a time and whether
             it is an event's.
         features: The columns that make up ``X``.
+        family: Of a formula, as for `fit`.
+        priors: Of a formula's coefficients, as for `fit`.
         method: ``"dpvi"`` or ``"dp-sep"``.
         plan: For the fits; without one a plan is made first.
         stress: Try tables that are unlike what the schema suggests, too (rare levels, piles at a
@@ -106,7 +110,7 @@ def coverage(
         check_writable(Path(folder) / "probe")
     if posterior is not None:
         one_of("posterior", posterior, METHODS)
-    bound = bind_model(model, schema, target, features, public_sample)
+    bound = bind_model(model, schema, target, features, public_sample, family=family, priors=priors)
     bound.require(
         "ordered_latents",
         "coverage",
@@ -118,12 +122,14 @@ def coverage(
         _refuse_stress(bound, plan, method)
     if plan is None:
         plan = make_plan(
-            bound.model,
+            bound.model if bound.formula is None else model,
             schema=schema,
             rows=rows,
             budget=budget,
             target=target,
             features=features,
+            family=family,
+            priors=priors,
             method=method,
             public_sample=public_sample,
             covariate_share=covariate_share,
@@ -134,6 +140,7 @@ def coverage(
     if isinstance(settings, Settings):
         check_method(posterior, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    sizes = sizes_cost(bound, budget, covariate_share) if method == "dpvi" else ()
     view = bound.view
     bound = as_declared(bound, bought, rows) if bought else bound
     spec = Spec(
@@ -146,7 +153,7 @@ def coverage(
         covariate_share=covariate_share,
         rows=rows,
         budget=budget,
-        others=(*bought, *count_cost(schema.public_count, budget)),
+        others=(*bought, *sizes, *count_cost(schema.public_count, budget)),
         posterior=posterior,
         draws=draws,
         seed=seed,

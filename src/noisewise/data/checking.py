@@ -46,15 +46,28 @@ def bounded(column: Column, values: np.ndarray, *, clamp: bool, coded: bool = Fa
     return owned
 
 
-def is_constant(column: Column, values: np.ndarray) -> bool:
+def same_in_all(column: Column, values: np.ndarray, first: np.ndarray) -> bool:
     """Whether every row is the same as the first; not asked of columns with gaps, lest the answer
     depend on which cells are missing.
 
     Args:
         column: What was declared.
         values: As `bounded` made them.
+        first: The table's first row, with an axis of rows.
     """
-    return not column.gaps and bool(np.all(values == values[:1]))
+    return not column.gaps and bool(np.all(values == first))
+
+
+def single_value(name: str) -> DataError:
+    """The error for a column that is the same in all rows.
+
+    Args:
+        name: Of the column.
+    """
+    return DataError(
+        f"column {shown(name)} holds one single value in every row: drop it, "
+        "or keep it with allow_constant=True"
+    )
 
 
 def _checked(column: Column, values: np.ndarray, clamp: bool, coded: bool) -> np.ndarray:

@@ -63,6 +63,9 @@ class Encoder:
     [[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]
     """
 
+    formula: str | None = None
+    """What it was made from, where that was a formula."""
+
     def __init__(
         self,
         schema: Schema,
@@ -71,7 +74,7 @@ class Encoder:
         intercept: bool = True,
     ) -> None:
         self.schema = schema
-        self.target = _checked_target(schema, target)
+        self.target = checked_target(schema, target)
         self.features = _checked_features(schema, target, features)
         self._intercept = bool(intercept)
         self._design = _design_columns([schema[name] for name in self.features], self._intercept)
@@ -132,8 +135,51 @@ class Encoder:
         return f"Encoder(target={self.target!r}, names={self.names})"
 
 
-def _checked_target(schema: Schema, target: str | None) -> str | None:
-    """The target, if it is one number per record."""
+def source_columns(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """The table's columns behind a column of the design matrix; none behind the intercept.
+
+    Args:
+        entry: Of `Encoder.describe`.
+    """
+    if "columns" in entry:
+        return tuple(entry["columns"])
+    return () if entry["column"] is None else (entry["column"],)
+
+
+def in_own_terms(encoding: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+    """The matrix that takes encoded coefficients to those per original unit, at 0 of all else.
+
+    None where there is no such thing: a design that is moved to its centres, without an intercept.
+
+    Args:
+        encoding: As `Encoder.describe` has it.
+
+    >>> age = {"name": "age", "column": "age", "centre": 50.0, "scale": 10.0}
+    >>> ones = {"name": "intercept", "column": None, "centre": 0.0, "scale": 1.0}
+    >>> in_own_terms([ones, age]).tolist()
+    [[1.0, -5.0], [0.0, 0.1]]
+    """
+    if any("original" in entry for entry in encoding):
+        names = [entry["name"] for entry in encoding]
+        return np.array(
+            [[entry["original"].get(name, 0.0) for entry in encoding] for name in names]
+        )
+    scale = np.array([entry["scale"] for entry in encoding], float)
+    centre = np.array([entry["centre"] for entry in encoding], float)
+    found = np.diag(1 / scale)
+    intercepts = [place for place, entry in enumerate(encoding) if entry["column"] is None]
+    if intercepts:
+        found[intercepts[0]] -= centre / scale
+    return None if centre.any() and not intercepts else found
+
+
+def checked_target(schema: Schema, target: str | None) -> str | None:
+    """The target, if it is one number per record.
+
+    Args:
+        schema: The declared columns.
+        target: A name, or None.
+    """
     if target is None:
         return None
     if target not in schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,10 @@ def record_count(rows: Mapping[str, Any]) -> int:
     return len(next(iter(rows.values())))
 
 
+_PASS_NUMBERS = 2**21
+"""Numbers of a stretch of wide records: 16 MiB, of which there are a few copies."""
+
+
 def laid_out(rows: Rows, layout: UnitLayout) -> Rows:
     """Rows as units: every column gets an axis of units and one of their rows, and a weight says
     which rows there are.
@@ -52,7 +56,7 @@ def laid_out(rows: Rows, layout: UnitLayout) -> Rows:
 
 
 class PrivateRows:
-    """Columns of a protected table; there is no way to them but `unsafe_columns`.
+    """Columns of a protected table; what opens them has a name that begins with ``unsafe_``.
 
     Whoever expects `Rows` cannot be handed these: the type checker says so. Only the mechanism and
     the engine, which noise and account for what they compute, may open them, and functions whose
@@ -92,10 +96,27 @@ class PrivateRows:
             found[name] = total
         return PrivateRows(found)
 
+    def wide(self, change: Callable[[Rows], Rows], numbers: int) -> PrivateRows:
+        """The rows after a change that works record by record and makes each much longer: it is
+        made a stretch of records at a time, by whoever goes through `unsafe_passes`.
+
+        Args:
+            change: From columns to columns.
+            numbers: That a record has after it.
+        """
+        if self._layout is not None:
+            return self.map(change)  # a unit's rows are summed before they are looked at
+        return _WideRows(self, change, max(1, _PASS_NUMBERS // max(1, numbers)))
+
     def unsafe_columns(self) -> Rows:
         """The columns themselves, of units where there are such. **Whatever is computed from them
         has to be paid for.**"""
         return dict(self.units()._columns)
+
+    def unsafe_passes(self) -> Iterator[Rows]:
+        """The rows, whoever they are about, a stretch after the other: as many as memory allows.
+        **Whatever is computed from them has to be paid for.**"""
+        yield dict(self._columns)
 
     @property
     def true_count(self) -> int:
@@ -108,3 +129,29 @@ class PrivateRows:
 
     def __reduce__(self) -> Any:
         raise TypeError("rows about people are not pickled: save a Result, which holds none")
+
+
+class _WideRows(PrivateRows):
+    """Rows whose change is put off until somebody goes through them."""
+
+    __slots__ = ("_change", "_length", "_source")
+
+    def __init__(self, source: PrivateRows, change: Callable[[Rows], Rows], length: int) -> None:
+        super().__init__({})
+        self._source, self._change, self._length = source, change, length
+
+    @property
+    def true_count(self) -> int:
+        """See `PrivateRows.true_count`."""
+        return self._source.true_count
+
+    def unsafe_columns(self) -> Rows:
+        """See `PrivateRows.unsafe_columns`: all of them at once, whatever memory that takes."""
+        return self._change(self._source.unsafe_columns())
+
+    def unsafe_passes(self) -> Iterator[Rows]:
+        """See `PrivateRows.unsafe_passes`."""
+        for rows in self._source.unsafe_passes():
+            for first in range(0, max(1, record_count(rows)), self._length):
+                here = slice(first, first + self._length)
+                yield self._change({name: column[here] for name, column in rows.items()})

@@ -27,7 +27,7 @@ _TRUE_OR_FALSE = {"true": "1", "false": "0"}
 def read_columns(data: Any, schema: Schema, *, ignore_undeclared: bool) -> dict[str, np.ndarray]:
     """The declared columns of a frame, a dict or a structured array, as they come, by name."""
     names, fetch = _open(data)
-    sources = _sources(names, schema, ignore_undeclared=ignore_undeclared)
+    sources = sources_of(names, schema, ignore_undeclared=ignore_undeclared)
     found = {column.name: _gather(column, sources[column.name], fetch) for column in schema}
     return found | {name: fetch(name) for name in _identifiers(schema)}
 
@@ -65,10 +65,16 @@ def read_file(
     )
 
 
-def _sources(
+def sources_of(
     names: Sequence[Any], schema: Schema, *, ignore_undeclared: bool
 ) -> dict[str, tuple[str, ...]]:
-    """What makes up each declared column: itself, or `x[0]`, `x[1]`, ... for a vector."""
+    """What makes up each declared column: itself, or `x[0]`, `x[1]`, ... for a vector.
+
+    Args:
+        names: Of the data's columns.
+        schema: What is declared.
+        ignore_undeclared: Whether the data may have other columns, too.
+    """
     sources = {
         column.name: (column.name,) if column.name in names else column.entry_names
         for column in schema
@@ -187,7 +193,9 @@ def _read_parquet(path: str, schema: Schema, *, ignore_undeclared: bool) -> dict
 
     try:
         with parquet.ParquetFile(path) as file:
-            sources = _sources(file.schema_arrow.names, schema, ignore_undeclared=ignore_undeclared)
+            sources = sources_of(
+                file.schema_arrow.names, schema, ignore_undeclared=ignore_undeclared
+            )
             table = file.read(columns=[name for parts in sources.values() for name in parts])
     except OSError as error:  # first: Arrow's own input errors are OSErrors too
         raise _unreadable(path, error) from None
@@ -211,7 +219,7 @@ def _read_csv(path: str, schema: Schema, *, ignore_undeclared: bool) -> dict[str
     try:
         with csv.open_csv(path, parse_options=parse) as reader:
             names = reader.schema.names
-        sources = _sources(names, schema, ignore_undeclared=ignore_undeclared)
+        sources = sources_of(names, schema, ignore_undeclared=ignore_undeclared)
         wanted = [name for parts in sources.values() for name in parts]
         convert = csv.ConvertOptions(
             include_columns=wanted, column_types={name: pyarrow.string() for name in wanted}

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._validate import shown
-from noisewise.data.checking import bounded, is_constant
-from noisewise.data.errors import DataError
-from noisewise.data.private import SIZE, PrivateRows, Rows, UnitLayout
+from noisewise._validate import Progress, shown
+from noisewise.data.cache import Cache, bytes_of
+from noisewise.data.checking import bounded, same_in_all, single_value
+from noisewise.data.dataset import Dataset
+from noisewise.data.errors import DataError, SchemaError
+from noisewise.data.private import SIZE, PrivateRows, UnitLayout, record_count
 from noisewise.data.reading import read_columns, read_file
 from noisewise.data.schema import Schema
+from noisewise.data.stored import StoredRows
 from noisewise.data.units import checked_keep, lay_out
 
 
@@ -110,6 +113,71 @@ class Table:
         raw = read_file(path, _checked_schema(schema), ignore_undeclared=ignore_undeclared)
         return cls(raw, schema, clamp=clamp, allow_constant=allow_constant, keep=keep)
 
+    @classmethod
+    def open(
+        cls,
+        source: str | PathLike[str],
+        schema: Schema,
+        *,
+        cache: str | PathLike[str],
+        memory: str | int = "4GiB",
+        keep_cache: bool = False,
+        clamp: bool = False,
+        ignore_undeclared: bool = False,
+        allow_constant: bool = False,
+        progress: Progress | None = None,
+    ) -> Table:
+        """A table of any number of rows, from Parquet files, that a fit reads from disk.
+
+        The rows are checked and written once, as numbers of the declared types, into the folder
+        ``cache``: it holds all of them, so that whatever protects the files has to protect it, too.
+        It is made for its owner alone, and deleted by `close`, at the end of a ``with`` block, or
+        when the process ends. A process that is killed leaves it there.
+
+        Args:
+            source: A folder of Parquet files, one file, or a pattern such as ``people/*.parquet``.
+            schema: What is declared about their columns.
+            cache: A folder to make, on a disk with room for the encoded rows twice.
+            memory: About how much memory a fit may take, 1GiB at least.
+            keep_cache: Leave ``cache`` there, for further fits to the same files: opened with the
+                same folder, they have not to be encoded again.
+            clamp: As for `Table`.
+            ignore_undeclared: Leave columns out that the schema does not declare.
+            allow_constant: As for `Table`.
+            progress: Called with percents, as rows are written.
+        """
+        limit = bytes_of(memory)
+        if _checked_schema(schema).unit is not None:
+            raise SchemaError(
+                "a table on disk protects one row, and the schema declares a [unit]: read it into "
+                "memory with Table.read"
+            )
+        found = Dataset.find(source, schema, ignore_undeclared=ignore_undeclared)
+        table = cls.__new__(cls)
+        table._schema = schema
+        table._cache = Cache(cache, keep=keep_cache)
+        try:
+            files = table._cache.fill(
+                found, clamp=clamp, allow_constant=allow_constant, progress=progress
+            )
+        except BaseException:
+            table.close()
+            raise
+        table._rows = StoredRows(files, limit)
+        return table
+
+    def close(self) -> None:
+        """Let go of a table that lies on disk, and delete its folder unless it is to be kept; one
+        in memory stays as it is."""
+        if self._cache is not None:
+            self._cache.close()
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _fill(
         self,
         raw: Mapping[str, np.ndarray],
@@ -125,13 +193,11 @@ class Table:
         _check_lengths(raw)
         arrays = {c.name: bounded(c, raw[c.name], clamp=clamp, coded=coded) for c in schema}
         for name, values in arrays.items():
-            if not allow_constant and is_constant(schema[name], values):
-                raise DataError(
-                    f"column {shown(name)} holds one single value in every row: drop it, "
-                    "or keep it with allow_constant=True"
-                )
+            if not allow_constant and same_in_all(schema[name], values, values[:1]):
+                raise single_value(name)
         self._schema = schema
         self._rows = PrivateRows(arrays)
+        self._cache: Cache | None = None
         if schema.unit is not None:
             layout = lay_out(np.asarray(raw[schema.unit.column]), schema.unit, keep)
             self._rows = PrivateRows(arrays | {SIZE: _sizes(layout, raw)}, layout)
@@ -151,6 +217,11 @@ class Table:
         """
         return self._rows
 
+    @property
+    def memory(self) -> int | None:
+        """Bytes that a fit may take of a table on disk; None of one in memory."""
+        return self._rows.memory if isinstance(self._rows, StoredRows) else None
+
     def own_columns(self, columns: Mapping[str, np.ndarray]) -> list[str]:
         """Names of those columns that are this table's own, cell by cell: to refuse them as a
         public sample.
@@ -158,14 +229,14 @@ class Table:
         Args:
             columns: Of the sample, by name.
         """
-        found: list[str] = []
-
-        def look(own: Rows) -> Rows:
-            found.extend(n for n, values in columns.items() if n in own and _same(values, own[n]))
-            return own
-
-        self._rows.map(look)  # row by row, whoever they are about
-        return found
+        same, first = set(columns), 0
+        for own in self._rows.unsafe_passes():
+            here = slice(first, first + record_count(own))
+            same = {n for n in same if n in own and _same(columns[n][here], own[n])}
+            first = here.stop
+            if not same:
+                break
+        return [name for name in columns if name in same and len(columns[name]) == first]
 
     def __len__(self) -> int:
         """The number of rows, or of units where the schema declares such; not public unless the

@@ -167,6 +167,15 @@ class Checkpoint:
         ]
         return Settled(kept, restored)
 
+    def keep_bought(self, name: str) -> None:
+        """Write down a sum that was bought after the steps, before anybody sees it.
+
+        Args:
+            name: Of its release, as in ``bought``.
+        """
+        if all(f"bought/{name}" not in part.arrays for part in self._parts):
+            self._add({"kind": "bought"}, {f"bought/{name}": self.bought[name]})
+
     def found(self, phase: int, state: Any, record: Any) -> tuple[Any, list[Any]]:
         """State and records after the chunks of a phase that are written down.
 
@@ -282,8 +291,9 @@ class Checkpoint:
         self._recognise(self._parts[0].about)
         for part in self._kind("settled"):
             self._settled = part
+        for part in (*self._kind("settled"), *self._kind("bought")):
             names = [name for name in part.arrays if name.startswith("bought/")]
-            self.bought = {name.removeprefix("bought/"): part.arrays[name] for name in names}
+            self.bought |= {name.removeprefix("bought/"): part.arrays[name] for name in names}
 
     def _recognise(self, head: dict[str, Any]) -> None:
         """Refuse another fit's checkpoint."""

@@ -17,15 +17,18 @@ _BLOCKS, _MATRIX = 100, 200
 _GIB = 2**30
 
 
-def refuse_if_too_large(count: int, width: int, dim: int, steps: int, draws: int) -> None:
+def refuse_if_too_large(
+    count: int, width: int, dim: int, steps: int, draws: int, most: int | None = None
+) -> None:
     """Refuse a fit that the machine cannot hold, in one line instead of a crash.
 
     Args:
-        count: Number of rows as everybody may know it.
+        count: Number of rows in memory, as everybody may know it.
         width: Numbers in an encoded row.
         dim: Unconstrained coordinates of the model.
         steps: Of the fit.
         draws: Of the posterior.
+        most: Bytes that the user allows, if fewer.
     """
     parts = {
         "rows": 4 * count * width * _COPIES,
@@ -34,12 +37,12 @@ def refuse_if_too_large(count: int, width: int, dim: int, steps: int, draws: int
         "steps": 64 * steps,
     }
     needed = _BASE + min(_STREAM, 4 * count * steps) + sum(parts.values())
-    left = available_memory()
+    left = min((size for size in (available_memory(), most) if size is not None), default=None)
     if left is not None and needed > left:
-        most = max(parts, key=lambda name: parts[name])
+        largest = max(parts, key=lambda name: parts[name])
         raise NoisewiseError(
             f"this fit takes about {needed / _GIB:.1f} GiB of memory and {left / _GIB:.1f} GiB are "
-            f"left, most of it for its {most}: use fewer, or a machine with more"
+            f"left, most of it for its {largest}: use fewer, or a machine with more"
         )
 
 

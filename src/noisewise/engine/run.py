@@ -23,11 +23,14 @@ from jax import Array
 from noisewise.data import PrivateRows, Rows, record_count
 from noisewise.engine.algorithm import Run, Step
 from noisewise.engine.checkpoints import Checkpoint
+from noisewise.engine.feeding import feeding
 from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum, room_for
 
 _CHUNK_STEPS = 100
 _CHUNK_NUMBERS = 2**25
 _WORKERS = 4
+_DRAWN_TOGETHER = 2**18
+"""Numbers of records of a simulated block, up to which its batches are drawn at once."""
 
 
 class Finished(NamedTuple):
@@ -58,8 +61,10 @@ def _step(
 
 
 @jax.jit
-def _run_chunk(run: Run, rows: Rows, state: Any, key: Array, chunk: Chunk) -> Finished:
-    """Several steps with randomness from the host, as one block."""
+def _run_chunk(
+    run: Run, rows: Rows, state: Any, record: Any, keys: Array, chunk: Chunk
+) -> Finished:
+    """Several steps with randomness from the host, on top of what is recorded of a block so far."""
 
     def one(carry: tuple[Any, Any], inputs: Any) -> tuple[tuple[Any, Any], Any]:
         schedule, key, offset, size, noise = inputs
@@ -67,10 +72,8 @@ def _run_chunk(run: Run, rows: Rows, state: Any, key: Array, chunk: Chunk) -> Fi
         found = _step(run, rows, *carry, schedule, key, draws)
         return (found.state, found.record), found.kept
 
-    keys = jax.random.split(key, run.steps)
     inputs = (run.schedule, keys, chunk.offset, chunk.size, chunk.noise)
-    start = (state, run.algorithm.empty_record(state))
-    (state, record), kept = jax.lax.scan(one, start, inputs)
+    (state, record), kept = jax.lax.scan(one, (state, record), inputs)
     return Finished(state, record, kept)
 
 
@@ -99,8 +102,6 @@ def run_secure(
     numbers, true_count = run.numbers, rows.true_count
     scale = np.asarray(numbers.noise_scale, float)
     source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
-    room = room_for(int(numbers.public_count), count_noise)
-    columns = {name: _gatherable(column, room) for name, column in rows.unsafe_columns().items()}
     state = run.algorithm.init(numbers, run.start)
     pieces = _pieces(run)
     # What an algorithm draws for itself is public: it needs freshness, not secrecy.
@@ -112,35 +113,31 @@ def run_secure(
         state, records = checkpoint.found(phase, state, run.algorithm.empty_record(state))
     first = len(records)
     done, left = sum(pieces[:first]), range(first, len(pieces))
-    for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
-        key, length = keys[number], pieces[number]
-        some = jax.tree.map(lambda column: column[done : done + length], run.schedule)  # noqa: B023
-        passes = run.passes.enough_for(int(chunk.size.max()))
-        found = _run_chunk(replace(run, schedule=some, passes=passes), columns, state, key, chunk)
-        state = found.state
-        records.append(jax.device_get(found.records))
-        kept.append(jax.device_get(found.kept))
-        if checkpoint is not None:
-            checkpoint.keep(phase, length, state, records[-1], left=len(pieces) - number - 1)
-        done += length
-        if progress is not None:
-            progress(done)
+    room = room_for(int(numbers.public_count), count_noise)
+    with feeding(rows, run, room) as feed:
+        for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
+            length, record = pieces[number], run.algorithm.empty_record(state)
+            passes = run.passes.enough_for(int(chunk.size.max()))
+            some = jax.tree.map(lambda column: column[done : done + length], run.schedule)  # noqa: B023
+            own = jax.random.split(keys[number], length)
+            for part in feed(chunk, passes):
+                schedule = jax.tree.map(lambda column: column[part.steps], some)  # noqa: B023
+                here = replace(run, schedule=schedule, passes=passes)
+                keys_here = own[part.steps]
+                found = _run_chunk(here, part.rows, state, record, keys_here, part.chunk)
+                # One part at a time: what waits for the device would hold its rows in memory.
+                state, record = jax.block_until_ready((found.state, found.records))
+                kept.append(jax.device_get(found.kept))
+            records.append(jax.device_get(record))
+            if checkpoint is not None:
+                checkpoint.keep(phase, length, state, records[-1], left=len(pieces) - number - 1)
+            done += length
+            if progress is not None:
+                progress(done)
     every = None
     if kept and kept[0] is not None:
         every = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
     return Finished(state, records, every, tuple(np.cumsum(pieces).tolist()))
-
-
-def _gatherable(column: Any, room: int) -> Array:
-    """The column on the device, with room for a public number of records: those that are not there
-    are never drawn. (From an axis of length one XLA does not gather, so that the program, and the
-    low bits of its results, would be other ones; no room is as small.)"""
-    while room < len(column):
-        room *= 2
-    own = np.asarray(column)
-    held = np.zeros((room, *own.shape[1:]), own.dtype)
-    held[: len(own)] = own
-    return jnp.asarray(held)
 
 
 def _pieces(run: Run) -> list[int]:
@@ -198,20 +195,27 @@ def run_simulated(run: Run, rows: Rows, key: Array, length: int | None = None) -
         run.schedule,
     )
 
-    def one(carry: tuple[Any, Any], inputs: tuple[Any, Array]) -> tuple[tuple[Any, Any], None]:
-        schedule, key = inputs
+    def drawn(key: Array) -> tuple[Array, Draws]:
         key_draws = key_point = key
         if algorithm.draws_public_numbers:
             key_draws, key_point = jax.random.split(key)
-        draws = source.draw(key_draws, jnp.asarray(numbers.noise_scale))
-        found = _step(run, rows, *carry, schedule, key_point, draws)
+        return key_point, source.draw(key_draws, jnp.asarray(numbers.noise_scale))
+
+    # A generator takes as long for one step's draws as for many steps' together.
+    together = length * run.passes.room <= _DRAWN_TOGETHER
+
+    def one(carry: tuple[Any, Any], inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
+        schedule, key_or_draws = inputs
+        key, draws = key_or_draws if together else drawn(key_or_draws)
+        found = _step(run, rows, *carry, schedule, key, draws)
         return (found.state, found.record), None
 
     def block(state: Any, inputs: tuple[Any, Array]) -> tuple[Any, Any]:
         schedule, key = inputs
         keys = jax.random.split(key, length)
         start = (state, algorithm.empty_record(state))
-        (state, record), _ = jax.lax.scan(one, start, (schedule, keys))
+        of_steps = jax.vmap(drawn)(keys) if together else keys
+        (state, record), _ = jax.lax.scan(one, start, (schedule, of_steps))
         return state, record
 
     keys = key[None] if blocks == 1 else jax.random.split(key, blocks)

@@ -16,7 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from noisewise._validate import fraction
 from noisewise.data import Column, Schema, Table
 from noisewise.data.errors import DataError
-from noisewise.estimators.declaring import TARGET, feature_columns, in_original_units
+from noisewise.estimators.declaring import (
+    TARGET,
+    Groups,
+    feature_columns,
+    groups_of,
+    in_original_units,
+)
 from noisewise.estimators.pipelines import fitted_steps
 from noisewise.fitting import fit
 from noisewise.mechanism import Budget
@@ -108,6 +114,7 @@ class PrivateEstimator(BaseEstimator):
         y: np.ndarray,
         sources: dict[str, str] | None = None,
         not_private_because: tuple[str, ...] = (),
+        groups: Groups | None = None,
         **options: Any,
     ) -> Result:
         """One private fit; ``sources`` is what its certificate should say besides, and
@@ -117,8 +124,11 @@ class PrivateEstimator(BaseEstimator):
         """
         names = getattr(self, "feature_names_in_", None)
         columns = feature_columns(self.bounds, names, X.shape[1])
-        schema = Schema((*columns, target), rows=self.rows)
         data = {column.name: X[:, i] for i, column in enumerate(columns)}
+        schema = Schema((*columns, target), rows=self.rows)
+        if groups is not None:
+            schema = Schema((*columns, target), unit=groups.unit)
+            data[groups.unit.column] = groups.identifiers
         # Constant features pass: that one is constant is not public, and scikit-learn's users
         # expect a fit on whatever columns the steps before in a pipeline leave.
         table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
@@ -192,6 +202,7 @@ class PrivateGlm(PrivateEstimator):
     prior_scale: float | None = None
     covariate_share: float | None = None
     steps: int | None = None
+    max_rows: int | None = None
 
     def _fit_private(
         self,
@@ -201,6 +212,8 @@ class PrivateGlm(PrivateEstimator):
         y: np.ndarray,
         sources: dict[str, str] | None = None,
         not_private_because: tuple[str, ...] = (),
+        *,
+        groups: Any = None,
     ) -> None:
         """One private fit, and its draws in the units of X."""
         result = self._fit_result(
@@ -210,6 +223,7 @@ class PrivateGlm(PrivateEstimator):
             y,
             sources,
             not_private_because,
+            groups=groups_of(groups, self.max_rows, self.rows),
             steps=self.steps,
             covariate_share=self.covariate_share,
         )

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
-from noisewise.data import Column
+from noisewise.data import Column, Unit
 
 TARGET = "target"
 # Names that the design matrix, the target and the model's own arguments have already.
-_TAKEN = ("X", "y", "intercept", TARGET)
+_GROUP = "group"
+_TAKEN = ("X", "y", "intercept", TARGET, _GROUP)
 
 
 class OriginalUnits(NamedTuple):
@@ -18,6 +19,32 @@ class OriginalUnits(NamedTuple):
 
     intercept: np.ndarray
     coefficients: np.ndarray
+
+
+class Groups(NamedTuple):
+    """Whose every row is, and what is declared about them."""
+
+    identifiers: np.ndarray
+    unit: Unit
+
+
+def groups_of(groups: Any, max_rows: int | None, count: int | None) -> Groups | None:
+    """What is protected as a whole: ``groups``, or None for single rows.
+
+    Args:
+        groups: As `fit` was given them.
+        max_rows: The most rows of a group.
+        count: The number of groups, if it is public.
+    """
+    if (groups is None) != (max_rows is None):
+        given, missing = ("groups", "max_rows") if max_rows is None else ("max_rows", "groups")
+        raise NoisewiseError(
+            f"{given} is given without {missing}: fit(X, y, groups=...) says whose each row is, "
+            "and max_rows, a parameter of the estimator, how many rows one of them may have"
+        )
+    if groups is None or max_rows is None:
+        return None
+    return Groups(np.asarray(groups), Unit(_GROUP, max_rows, count=count))
 
 
 def required(name: str, bounds: Any) -> Any:

@@ -50,10 +50,15 @@ class DPLinearRegression(PrivateRegressor):
         model.predict_interval([[50, 80]], noise=True)  # where a new person's would lie
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Spend the budget on a fit to the rows of X and their targets y."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Spend the budget on a fit to the rows of X and their targets y.
+
+        ``groups`` says whose each row is, where somebody may have up to ``max_rows``: who they are
+        of is protected as a whole then, with all rows.
+        """
         X, y = self._validated(X, y, y_numeric=True)
-        self._fit_private("linear", X, target_column("real", self.target_bounds), y)
+        target = target_column("real", self.target_bounds)
+        self._fit_private("linear", X, target, y, groups=groups)
         self.noise_draws_ = np.asarray(self.result_.draws["noise"], np.float64)
         self._keep_means()
         return self

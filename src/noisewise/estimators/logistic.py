@@ -44,6 +44,9 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         Share of the budget that buys a noisy description of the features, as for `noisewise.fit`.
     steps : int or None
         Gradient steps; None is the plan's default.
+    max_rows : int or None
+        The most rows that one of the ``groups`` of `fit` may have; ``rows`` then is the number of
+        groups.
     rows : int or None
         The number of rows, if it is public; None has it noised, for about a hundredth of the
         budget.
@@ -95,8 +98,12 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Spend the budget on a fit to the rows of X and their labels y."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Spend the budget on a fit to the rows of X and their labels y.
+
+        ``groups`` says whose each row is, where somebody may have up to ``max_rows``: who they are
+        of is protected as a whole then, with all rows.
+        """
         X, y = self._validated(X, y)
         labels = self._labels(y)
         second = y == labels[1]
@@ -106,7 +113,8 @@ class DPLogisticRegression(ClassifierMixin, PrivateGlm):
         source = "the labels found in y" if found else "declared by classes"
         because = ("its labels were read from y without noise: declare classes",) if found else ()
         target = Column(name=TARGET, kind="binary")
-        self._fit_private("logistic", X, target, second, {"label set": source}, because)
+        sources = {"label set": source}
+        self._fit_private("logistic", X, target, second, sources, because, groups=groups)
         self.classes_ = labels
         self.coef_ = self.coef_draws_.mean(0, keepdims=True)
         self.intercept_ = self.intercept_draws_.mean(keepdims=True)

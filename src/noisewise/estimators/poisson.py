@@ -56,13 +56,17 @@ class DPPoissonRegression(PrivateRegressor):
         tags.target_tags.positive_only = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Spend the budget on a fit to the rows of X and their counts y."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Spend the budget on a fit to the rows of X and their counts y.
+
+        ``groups`` says whose each row is, where somebody may have up to ``max_rows``: who they are
+        of is protected as a whole then, with all rows.
+        """
         X, y = self._validated(X, y, y_numeric=True)
         target = target_column("count", self.target_bounds)
         if not np.all((y >= 0) & (y == np.rint(y))):
             raise DataError("y must be counts, whole numbers from 0: for others, a linear model")
-        self._fit_private("poisson", X, target, y)
+        self._fit_private("poisson", X, target, y, groups=groups)
         self._keep_means()
         return self
 

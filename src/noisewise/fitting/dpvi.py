@@ -21,7 +21,8 @@ from noisewise.covariates import (
 from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
-from noisewise.mechanism import count_cost
+from noisewise.fitting.misfit import Judged, judge
+from noisewise.mechanism import Release, count_cost
 from noisewise.models import BoundModel, derived_values
 from noisewise.planning import SIMULATED, SIMULATED_BOUGHT, Plan, guess_settings
 from noisewise.posterior import (
@@ -32,6 +33,7 @@ from noisewise.posterior import (
     check_method,
     default_method,
     infer_pooled,
+    sizes_cost,
 )
 from noisewise.trials import reference_rows, refuse_if_it_diverges
 
@@ -104,6 +106,8 @@ class Dpvi:
             share=job.covariate_share,
             insecure_seed=job.insecure_seed,
             bought=job.bought,
+            # Only a curvature matrix is read with other shapes.
+            likeliest=job.bound.target.dim > LARGEST_MATRIX,
         )
         source = "set by the caller"
         if isinstance(self.plan, Plan):
@@ -114,14 +118,15 @@ class Dpvi:
         if self.plan is None:
             source = SIMULATED if not known.releases else SIMULATED_BOUGHT
         settings = self._settings_for(job, known, count.value)
-        others = (*known.releases, *count.releases)
+        sizes = _sizes_cost(job, settings)
+        others = (*known.releases, *sizes, *count.releases)
         mechanism = settings.mechanism().calibrate(job.budget, others)
         target = job.bound.target
         run = assemble(settings, target, mechanism, count.value)
         return Prepared(
             runs=[run],
             rows=job.bound.view.private(job.table).map(partial(prepared_rows, target, run)),
-            releases=(*known.releases, mechanism.release("gradients")),
+            releases=(*known.releases, mechanism.release("gradients"), *sizes),
             settings=settings,
             source=source,
             count=count,
@@ -168,6 +173,10 @@ class Dpvi:
         references = [reference_rows(one, prepared.public_count) for one in known]
         contexts = [FitContext.of(run, settings, reference) for reference in references]
         (outcome,) = infer_pooled(method, [trace], contexts, job.draws, [rng])
+        judged = Judged(outcome)
+        if _sizes_cost(job, settings):
+            judged = judge(job, prepared.rows, contexts, outcome, rng)
+        outcome = judged.outcome
         ends = np.cumsum(np.asarray(trace.blocks.count)).astype(np.int64)
         latents = _latents(job.bound, outcome.draws)
         overflown = not all(np.isfinite(values).all() for values in latents.values())
@@ -183,6 +192,7 @@ class Dpvi:
                 **_tails(outcome),
             },
             burn_in=outcome.burn_in.blocks,
+            notes=judged.notes,
         )
 
     def _method(self, bound: BoundModel, settings: Settings) -> str:
@@ -207,6 +217,7 @@ def _assemble_once(job: Job, settings: Settings) -> Run:
     count, schema = nominal_count(job.table), job.table.schema
     others = (
         *covariates_cost(job.bound, job.budget, job.covariate_share),
+        *_sizes_cost(job, settings),
         *count_cost(schema.public_count, job.budget),
     )
     try:
@@ -217,6 +228,13 @@ def _assemble_once(job: Job, settings: Settings) -> Run:
             raise
         text = " ".join(str(error).split())[:200]
         raise NoisewiseError(f"the settings do not fit this model: {text}") from error
+
+
+def _sizes_cost(job: Job, settings: Settings) -> tuple[Release, ...]:
+    """What comparing sizes of gradients will release: they are simulated as the trace is."""
+    if not settings.full_curvature or settings.curvature is None:
+        return ()
+    return sizes_cost(job.bound, job.budget, job.covariate_share, job.misfit_share)
 
 
 def _latents(bound: BoundModel, theta: np.ndarray) -> dict[str, np.ndarray]:

@@ -27,7 +27,7 @@ from noisewise.fitting.method import Job, Method, Prepared, Reading, nominal_cou
 from noisewise.fitting.network import NetworkSep
 from noisewise.fitting.resuming import begin, open_checkpoint, settle
 from noisewise.mechanism import Budget, Ledger, refuse_double_precision
-from noisewise.models import TargetNames, bind_model
+from noisewise.models import Priors, TargetNames, bind_model
 from noisewise.planning import Plan
 from noisewise.planning.first_guess import STEPS
 from noisewise.result import Request, Result
@@ -40,10 +40,13 @@ def fit(
     budget: Budget,
     target: TargetNames = None,
     features: list[str] | None = None,
+    family: str | None = None,
+    priors: Priors | None = None,
     plan: Plan | Settings | None = None,
     steps: int | None = None,
     public_sample: PublicSample | None = None,
     covariate_share: float | None = None,
+    misfit_share: float | None = None,
     method: str = "dpvi",
     posterior: str | None = None,
     draws: int = 4000,
@@ -61,12 +64,17 @@ def fit(
     Args:
         model: A NumPyro model function, ``"logistic"``, ``"probit"``, ``"poisson"``, ``"linear"``,
             ``"network"``, ``"mixture"`` or ``"path/to/model.py:function"``. Its arguments are
-            columns of the table by name; ``X`` and ``y`` are the design matrix and the target.
+            columns of the table by name; ``X`` and ``y`` are the design matrix and the target. Or a
+            formula, in R's sense of the operators: ``"visits ~ age * sex + log(income)"``.
         table: The rows, checked against a schema.
         budget: Epsilon and delta, and what they protect.
         target: The column that is ``y`` to the model; of a survival model two, a time and whether
             it is an event's.
         features: The columns that make up ``X``; all but the target if not given.
+        family: Of a formula: ``"poisson"``, ``"logistic"``, ... By default what suits the target's
+            kind.
+        priors: Of a formula's coefficients, by name, on the encoded scale: sds, or
+            ``numpyro.distributions.Normal``. Others keep the family's.
         plan: From `noisewise.plan`, or settings of your own. Without one, a quick plan is made by
             simulation first (`noisewise.plan` with ``fits=0``).
         steps: How many, where there is no plan; 4000 unless given, of DP-SEP 400, of a network 800.
@@ -77,6 +85,10 @@ def fit(
             unless given, nothing for models without covariates or with a ``public_sample``. With 0
             they are simulated from the schema alone, and error bars hold only as far as it
             describes them.
+        misfit_share: Share of the budget that buys, after the steps, how large gradients are at the
+            fit, and with it whether outcomes scatter more than the model says: a fiftieth unless
+            given, nothing where covariates are simulated from the schema alone. With 0 a wrong
+            model is not noticed.
         method: ``"dpvi"``, or ``"dp-sep"``: stochastic expectation propagation, for linear,
             logistic and probit regressions and networks. A network can only be fitted so.
         posterior: How a DPVI trace is read, by default the noise-aware way. For a mixture it is
@@ -109,10 +121,14 @@ def fit(
     one_of("method", method, ("dpvi", "dp-sep"))
     if isinstance(plan, Settings) and not plan.full_curvature and covariate_share is None:
         covariate_share = 0.0  # neither these settings nor their posterior simulate covariates
-    bound = bind_model(model, table.schema, target, features, public_sample)
+    bound = bind_model(
+        model, table.schema, target, features, public_sample, family=family, priors=priors
+    )
     _refuse_own_rows(public_sample, table)
-    count = table.schema.public_count or nominal_count(table) // 2
-    refuse_if_too_large(count, bound.width, bound.target.dim, steps or STEPS, draws)
+    count = 0 if table.memory else table.schema.public_count or nominal_count(table) // 2
+    refuse_if_too_large(
+        count, bound.width, bound.target.dim, steps or STEPS, draws, most=table.memory
+    )
     job = Job(
         bound=bound,
         table=table,
@@ -120,6 +136,7 @@ def fit(
         draws=draws,
         steps=steps,
         covariate_share=covariate_share,
+        misfit_share=misfit_share,
         public_sample=public_sample,
         insecure_seed=insecure_seed,
         progress=progress,
@@ -141,10 +158,11 @@ def fit(
 def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | None) -> Method:
     if name == "dpvi":
         return Dpvi(plan, posterior)
-    if posterior is not None or job.covariate_share is not None or isinstance(plan, Settings):
+    shares = (job.covariate_share, job.misfit_share)
+    if posterior is not None or shares != (None, None) or isinstance(plan, Settings):
         raise NoisewiseError(
-            "posterior, covariate_share and DPVI's settings belong to method='dpvi': leave them "
-            "out with method='dp-sep'"
+            "posterior, covariate_share, misfit_share and DPVI's settings belong to "
+            "method='dpvi': leave them out with method='dp-sep'"
         )
     if job.bound.capabilities.site == "network":
         if plan is not None:
@@ -193,7 +211,7 @@ def _fit(job: Job, method: Method) -> Result:
         burn_in=reading.burn_in,
         coordinates=job.bound.coordinates,
         nuisance=reading.nuisance,
-        notes=prepared.notes,
+        notes=(*prepared.notes, *reading.notes),
     )
 
 
@@ -211,6 +229,8 @@ def _request(job: Job, method: Method, prepared: Prepared, reading: Reading) -> 
         public_count=prepared.public_count,
         settings=prepared.settings,
         network=reading.network,
+        formula=job.bound.formula,
+        priors=job.bound.prior_words,
     )
 
 

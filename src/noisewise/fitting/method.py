@@ -30,6 +30,8 @@ class Job:
     steps: int | None
     covariate_share: float | None
     """Share of the budget for the covariates' shape; None is the default."""
+    misfit_share: float | None
+    """Share of the budget for sizes of gradients at the fit; None is the default."""
     public_sample: PublicSample | None
     insecure_seed: int | None
     progress: Progress | None
@@ -95,6 +97,8 @@ class Reading:
     burn_in: int = 0
     network: NetworkScaling | None = None
     nuisance: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    """What the fit found that contradicts the model, in words."""
 
 
 class Method(Protocol):

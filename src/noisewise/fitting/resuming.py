@@ -43,6 +43,7 @@ def open_checkpoint(
         "plan": None if plan is None else _said(plan),
         "steps": job.steps,
         "covariate_share": job.covariate_share,
+        "misfit_share": job.misfit_share,
         "public sample": job.public_sample and job.public_sample.fingerprint(),
         "draws": job.draws,
         "insecure_seed": job.insecure_seed,

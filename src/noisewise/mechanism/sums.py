@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -86,16 +87,27 @@ def _noisy_total(
     what: str,
     insecure_seed: int | None,
 ) -> Float[np.ndarray, " k"]:
-    if isinstance(values, PrivateRows):
-        (values,) = values.unit_sums().unsafe_columns().values()
-    values = np.asarray(values, float)
-    if values.ndim != 2:
-        raise NoisewiseError(f"values must be rows x statistics, got {values.ndim} dimension(s)")
-    grid = sum_grid(sensitivity, values.shape[1])
-    total = rounded_rows(values, grid).sum(axis=0)
-    normals = _generator(what, insecure_seed).standard_normal(values.shape[1])
+    total, width = np.zeros((), np.int64), 0
+    for stretch in _stretches(values):
+        if stretch.ndim != 2:
+            raise NoisewiseError(
+                f"values must be rows x statistics, got {stretch.ndim} dimension(s)"
+            )
+        width = stretch.shape[1]
+        total = total + rounded_rows(stretch, sum_grid(sensitivity, width)).sum(axis=0)
+    normals = _generator(what, insecure_seed).standard_normal(width)
     total = total + np.rint(normals * (noise_multiplier * _POINTS)).astype(np.int64)
     return total * (sensitivity / _POINTS)
+
+
+def _stretches(values: PrivateRows | Float[np.ndarray, "count k"]) -> Iterator[np.ndarray]:
+    """The values, as many at a time as memory allows: their sum is one of integers."""
+    if not isinstance(values, PrivateRows):
+        yield np.asarray(values, float)
+        return
+    for rows in values.unit_sums().unsafe_passes():
+        (column,) = rows.values()
+        yield np.asarray(column, float)
 
 
 def sum_grid(sensitivity: float, dim: int) -> Grid:

@@ -6,6 +6,7 @@ from noisewise.models.build import build_target
 from noisewise.models.centring import has_two_forms, standardise, unstandardise
 from noisewise.models.derived import derived_values
 from noisewise.models.families import FAMILIES, Family, PiecewiseExponential, Survival
+from noisewise.models.formulas import Priors, formula_model
 from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError

@@ -14,6 +14,7 @@ from noisewise.data import (
     WEIGHT,
     Column,
     Encoder,
+    FormulaEncoder,
     PrivateRows,
     Rows,
     Schema,
@@ -174,10 +175,10 @@ class RowView:
     def source(self, argument: str) -> str:
         """The column behind an argument that is not the design matrix: ``y`` is the target's, and
         ``age_missing`` tells of ``age``."""
-        if argument in self.schema:
-            return argument
         if argument == "y" and self.encoder is not None and self.encoder.target is not None:
             return self.encoder.target
+        if argument in self.schema:
+            return argument
         return argument.removesuffix(TELLS)
 
     def _column(self, argument: str) -> Column | None:
@@ -251,6 +252,26 @@ def bind(
     if known is not None and target is not None:
         _check_target(known, schema, target)
     return _checked(RowView(schema, tuple(arguments), encoder, target, event))
+
+
+def bind_formula(model: ReadyMade, encoder: FormulaEncoder) -> RowView:
+    """A regression's arguments as a formula makes them.
+
+    Args:
+        model: A regression: it takes ``X`` and ``y``.
+        encoder: Of the formula.
+    """
+    schema, outcome = encoder.schema, encoder.outcome
+    if model.survival != (len(outcome) == 2):
+        wanted = "Surv(time, event) ~ ..." if model.survival else "one column ~ ..."
+        raise NoisewiseError(
+            f"the formula for {model} must begin with what it explains, {wanted}, got "
+            f"'{encoder.formula}'"
+        )
+    target, event = _time_and_event(model, schema, outcome)
+    assert target is not None  # a formula has a left side
+    _check_target(model, schema, target)
+    return _checked(RowView(schema, ("X", "y"), encoder, target, event))
 
 
 def _time_and_event(

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._validate import NoisewiseError
-from noisewise.data import PublicSample, Rows, Schema
+from noisewise.data import PublicSample, Rows, Schema, is_formula
 from noisewise.models.binding import RowView, bind
 from noisewise.models.build import build_target
 from noisewise.models.centring import centred
+from noisewise.models.formulas import Priors, formula_model
 from noisewise.models.inspection import ModelError
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import (
@@ -97,6 +98,18 @@ class BoundModel:
     def name(self) -> str:
         """As files and reports call it."""
         return model_name(self.model)
+
+    @property
+    def formula(self) -> str | None:
+        """What it was made from, where that was a formula."""
+        return None if self.view.encoder is None else self.view.encoder.formula
+
+    @property
+    def prior_words(self) -> tuple[str, ...]:
+        """Priors of a ready-made model, a line each."""
+        if not isinstance(self.model, ReadyMade):
+            return ()
+        return self.model.prior_words(self.view.feature_names)
 
     @property
     def coordinates(self) -> dict[str, list[str]]:
@@ -211,19 +224,37 @@ def bind_model(
     target: TargetNames = None,
     features: list[str] | None = None,
     public_sample: PublicSample | None = None,
+    *,
+    family: str | None = None,
+    priors: Priors | None = None,
 ) -> BoundModel:
     """Find a model by name, match its arguments with the schema's columns, and look at it.
 
     Args:
-        model: A NumPyro model, the name of a ready-made one, or ``"path/to/model.py:function"``.
+        model: A NumPyro model, the name of a ready-made one, ``"path/to/model.py:function"``, or a
+            formula such as ``"visits ~ age * sex"``, which names target and features itself.
         schema: What is publicly known of the table.
         target: The column that is ``y`` to the model; of a survival model a time and an event.
         features: The columns that make up ``X``; None is all but the target.
         public_sample: Rows of other people, from which simulated rows take their covariates.
+        family: Of a formula: see `formula_model`.
+        priors: Of a formula's coefficients, by name.
     """
     refuse_after_fork()
-    found = named_model(model, schema, target, features)
-    view = bind(found, schema, target, features)
+    found: Callable[..., Any]
+    if isinstance(model, str) and is_formula(model):
+        if target is not None or features is not None:
+            raise NoisewiseError(
+                "a formula names the target and the features itself: leave out target and features"
+            )
+        found, view = formula_model(model, schema, family, priors)
+    else:
+        if family is not None or priors is not None:
+            raise NoisewiseError(
+                "family and priors go with a formula, such as model='visits ~ age': leave them out"
+            )
+        found = named_model(model, schema, target, features)
+        view = bind(found, schema, target, features)
     if public_sample is not None:
         if not isinstance(public_sample, PublicSample):
             raise NoisewiseError(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -25,14 +26,23 @@ from noisewise.models.ready_made import Capabilities, ReadyMade, TargetNames, li
 from noisewise.models.target import WEIGHT, Target, weighted, weights_of
 
 
+class OwnPrior(NamedTuple):
+    """The normal prior of one column's coefficient, on the encoded scale."""
+
+    place: int
+    mean: float | None
+    """None is what it would be without it."""
+    sd: float
+
+
 @dataclass(frozen=True)
 class Glm(ReadyMade):
     """An ordinary NumPyro model: call it with a design matrix ``X`` and a target ``y``.
 
     Priors: every coefficient Normal(0, prior_scale), the first one, an intercept, around
-    ``centre`` with an sd of ``intercept_scale``, if that is given; the family's own parameters
-    around ``noise_scale``, as `Family.nuisance` says. For ``linear`` that is the residual standard
-    deviation ``noise``, LogNormal(log noise_scale, 0.5).
+    ``centre`` with an sd of ``intercept_scale``, if that is given, those of ``own`` as they
+    say; the family's own parameters around ``noise_scale``, as `Family.nuisance` says. For
+    ``linear`` that is the residual standard deviation ``noise``, LogNormal(log noise_scale, 0.5).
     """
 
     family: str
@@ -43,6 +53,11 @@ class Glm(ReadyMade):
     intercept_scale: float | None = None
     form: Family | None = None
     """The family with what it takes from the target's declaration; None is without that."""
+    constant: tuple[float, ...] | None = (1.0,)
+    """Coefficients, others 0, that make the predictor 1 for everybody, as the first one does if it
+    is an intercept; None where the columns of ``X`` cannot make that."""
+    own: tuple[OwnPrior, ...] = ()
+    """Priors of single coefficients."""
 
     def __post_init__(self) -> None:
         one_of("family", self.family, FAMILIES)
@@ -64,7 +79,12 @@ class Glm(ReadyMade):
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         """Closed-form gradients; DP-SEP's sites are those with a Gaussian integral."""
-        return Capabilities(closed_form_gradients=True, site=self.kind.site)
+        usual = self.constant is not None and not any(self.constant[1:]) and not self.own
+        return Capabilities(
+            closed_form_gradients=True,
+            site=self.kind.site if usual else None,
+            because="" if usual else "DP-SEP knows one prior for all coefficients and an intercept",
+        )
 
     @property
     def target_type(self) -> type[Target]:
@@ -103,9 +123,7 @@ class Glm(ReadyMade):
 
     def __call__(self, X: Any, y: Any = None) -> None:
         count, width = self.kind.predictors, X.shape[1]
-        means = jnp.zeros((count, width)).at[:, 0].set(jnp.asarray(self.centre))
-        first = self.prior_scale if self.intercept_scale is None else self.intercept_scale
-        sds = jnp.full((count, width), self.prior_scale).at[:, 0].set(first)
+        means, sds = self._prior(width)
         prior = dist.Normal(means.reshape(-1), sds.reshape(-1)).to_event(1)
         coefficients = numpyro.sample("coefficients", prior).reshape(count, width)
         own = self.kind.nuisance(self.noise_scale).items()
@@ -113,6 +131,34 @@ class Glm(ReadyMade):
         predictor = X @ coefficients.T if count > 1 else X @ coefficients[0]
         with numpyro.plate("records", X.shape[0]):
             numpyro.sample("y", self.likelihood(predictor, *nuisance), obs=y)
+
+    def _prior(self, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Means and sds of the coefficients' priors, predictors x columns of ``X``."""
+        constant = np.zeros(width)
+        constant[: len(self.constant or ())] = self.constant or ()
+        means = np.outer(np.broadcast_to(self.centre, self.kind.predictors), constant)
+        first = self.prior_scale if self.intercept_scale is None else self.intercept_scale
+        sds = np.broadcast_to(np.where(constant != 0, first, self.prior_scale), means.shape).copy()
+        for prior in self.own:
+            sds[:, prior.place] = prior.sd
+            if prior.mean is not None:
+                means[:, prior.place] = prior.mean
+        return means, sds
+
+    def prior_words(self, features: list[str] | None) -> tuple[str, ...]:
+        """See `ReadyMade.prior_words`."""
+        if features is None:
+            return ()
+        means, sds = self._prior(len(features))
+        names = self.coordinates(features)["coefficients"]
+        said: dict[str, list[str]] = {}
+        for name, mean, sd in zip(names, means.reshape(-1), sds.reshape(-1), strict=True):
+            said.setdefault(f"Normal({mean:.4g}, {sd:.4g})", []).append(name)
+        *few, (usual, most) = sorted(said.items(), key=lambda each: len(each[1]))
+        lines = [f"{_listed(own)}: {prior}" for prior, own in few]
+        lines.append(f"{'every other coefficient' if few else _listed(most)}: {usual}")
+        nuisance = self.kind.nuisance(self.noise_scale).items()
+        return (*lines, *(f"{name}: {_in_words(prior)}" for name, prior in nuisance))
 
     def likelihood(self, predictor: Any, *nuisance: Any) -> dist.Distribution:
         """The distribution of a record given its linear predictor.
@@ -122,6 +168,20 @@ class Glm(ReadyMade):
             nuisance: The family's own parameters, in the order in which they are sampled.
         """
         return self.kind.likelihood(predictor, *nuisance)
+
+
+def _listed(names: list[str]) -> str:
+    """A few names, and how many more."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
+
+
+def _in_words(prior: dist.Distribution) -> str:
+    """A distribution with its numbers, such as ``LogNormal(-0.36, 0.5)``."""
+    base = prior.base_dist if isinstance(prior, dist.Independent) else prior
+    numbers = [np.ravel(getattr(base, name)) for name in base.arg_constraints]
+    said = [", ".join(f"{x:.3g}" for x in np.unique(each)) for each in numbers]
+    return f"{type(base).__name__}({'; '.join(said)})"
 
 
 def logistic(prior_scale: float = 1.0) -> Glm:

@@ -66,7 +66,7 @@ def named_model(
     found = family_from_text(model)
     if found is not None:
         columns = [schema[n] for n in listed_targets(target) if schema is not None and n in schema]
-        return _with_priors(found, *columns[:2]) if columns else found
+        return with_priors(found, *columns[:2]) if columns else found
     _refuse_brackets(model)
     path, _, name = model.rpartition(":")
     if not path or not path.endswith(".py"):
@@ -120,11 +120,19 @@ def glm_for(
         prior_scale: In place of the declaration's.
         event: Of a survival model, the column that says whether the target is an event's time.
     """
-    found = _with_priors(Glm(family), column, event)
+    found = with_priors(Glm(family), column, event)
     return found if prior_scale is None else replace(found, prior_scale=prior_scale)
 
 
-def _with_priors(model: Glm, column: Column, event: Column | None = None) -> Glm:
+def with_priors(model: Glm, column: Column, event: Column | None = None) -> Glm:
+    """A regression for a target, with priors that fit its declaration; as it is for a target that
+    it cannot explain.
+
+    Args:
+        model: The regression.
+        column: The target, as it is declared.
+        event: Of a survival model, the column that says whether the target is an event's time.
+    """
     if column.kind not in model.kind.kinds:
         return model
     form = model.kind.of(column, event)

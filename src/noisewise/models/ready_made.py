@@ -99,6 +99,10 @@ class ReadyMade:
         """Names along the last axis of latents, given those of the design matrix's columns."""
         return {}
 
+    def prior_words(self, features: list[str] | None) -> tuple[str, ...]:
+        """The priors, a line each, given the names of the design matrix's columns."""
+        return ()
+
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """The generative process."""
         raise NotImplementedError

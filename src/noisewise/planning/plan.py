@@ -28,7 +28,7 @@ from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.evaluation import Scores
 from noisewise.mechanism import Budget, calibrate, count_cost
-from noisewise.models import BoundModel, TargetNames, bind_model
+from noisewise.models import BoundModel, Priors, TargetNames, bind_model
 from noisewise.planning import files
 from noisewise.planning.duration import Counted
 from noisewise.planning.first_guess import STEPS, design, first_guess, sampling_rate, summarise
@@ -48,6 +48,7 @@ from noisewise.planning.search import (
     learn_recalibration,
     search,
 )
+from noisewise.posterior import sizes_cost
 from noisewise.trials import sep_simulator
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
@@ -74,6 +75,7 @@ class Plan(Shown):
     budget: Budget
     model: str
     forecast: Forecast
+    formula: str | None = None
     method: str = "dpvi"
     choices: dict[str, float] = field(default_factory=dict)
     """What the search chose of `design`'s options: a fit that buys its covariates' shape makes its
@@ -95,6 +97,9 @@ class Plan(Shown):
             raise NoisewiseError(
                 f"the plan is for model {self.model}, not {bound.name}: plan again"
             )
+        if self.formula != bound.formula:
+            made = "no formula" if self.formula is None else f"the formula '{self.formula}'"
+            raise NoisewiseError(f"the plan is for {made}: plan again for this one")
         if self.method != method:
             found = f"method='{self.method}', not '{method}'"
             raise NoisewiseError(f"the plan is for {found}: plan again")
@@ -163,6 +168,7 @@ class Plan(Shown):
                 budget=Budget(**{name: made_for[name] for name in _BUDGET}),
                 model=str(made_for["model"]),
                 method=method,
+                formula=made_for.get("formula"),
                 forecast=Forecast.from_dict(found.forecast),
                 choices=_checked_choices(made_for.get("choices", {})),
                 source=found.source,
@@ -178,6 +184,7 @@ class Plan(Shown):
             **{name: getattr(self.budget, name) for name in _BUDGET},
             "source": self.source,
             "choices": self.choices,
+            **({} if self.formula is None else {"formula": self.formula}),
             **({} if self.sample is None else {"public_sample": self.sample}),
         }
         return files.Sections(made_for, self.forecast.to_dict(), self.settings.to_dict())
@@ -199,6 +206,8 @@ def plan(
     budget: Budget,
     target: TargetNames = None,
     features: list[str] | None = None,
+    family: str | None = None,
+    priors: Priors | None = None,
     method: str = "dpvi",
     steps: int | None = None,
     public_sample: PublicSample | None = None,
@@ -222,6 +231,8 @@ def plan(
         target: The column that is ``y`` to the model; of a survival model two, a time and whether
             it is an event's.
         features: The columns that make up ``X``.
+        family: Of a formula, as for `fit`.
+        priors: Of a formula's coefficients, as for `fit`.
         method: ``"dpvi"`` or ``"dp-sep"``, whose settings are not searched for: its plan is a
             forecast.
         steps: Of the fit; 4000 unless given, of DP-SEP 400.
@@ -243,12 +254,13 @@ def plan(
     steps = None if steps is None else integer_at_least("steps", steps, 10)
     if not isinstance(schema, Schema):
         raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
-    bound = bind_model(model, schema, target, features, public_sample)
+    bound = bind_model(model, schema, target, features, public_sample, family=family, priors=priors)
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
     simulated = rows if fits or method == "dp-sep" else 2
     refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    others = (*bought, *count_cost(schema.public_count, budget))
+    sizes = sizes_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    others = (*bought, *sizes, *count_cost(schema.public_count, budget))
     bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:
@@ -271,6 +283,7 @@ def plan(
         schema=schema.fingerprint(),
         budget=budget,
         model=bound.name,
+        formula=bound.formula,
         method=method,
         choices=found.choices,
         forecast=make_forecast(bound.labels, summary, grid.result(), found.scores, stretch),

@@ -19,6 +19,7 @@ class Status(Enum):
     OK = "ok"
     NOT_CONVERGED = "not_converged"
     CURVATURE_UNIDENTIFIED = "curvature_unidentified"
+    MODEL_MISFIT = "model_misfit"
     DIVERGED = "diverged"
 
     @property
@@ -35,6 +36,11 @@ class Status(Enum):
                 "the trace says little about the curvature, or not what simulated covariates "
                 "expect, so the intervals rest on its prior; pass a public_sample, merge rare "
                 "categories, or allow a larger covariate_share or epsilon"
+            ),
+            Status.MODEL_MISFIT: (
+                "outcomes scatter more than the model says, and clipping what it does not expect "
+                "moves the estimates: choose a model with more scatter (negative-binomial in place "
+                "of poisson, student in place of linear), or Settings with a larger clip_norm"
             ),
             Status.DIVERGED: (
                 "the iterates ran away: this posterior is not usable; make a plan first, and give "

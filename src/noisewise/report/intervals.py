@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from noisewise.data import in_own_terms
 from noisewise.result import Result
 
 
@@ -68,27 +69,21 @@ def per_unit_rows(result: Result) -> list[Row]:
     """Regression coefficients per original unit of each feature; empty where that has no meaning.
 
     A feature enters as (x - centre) / scale, so its coefficient per unit is b / scale, and the
-    intercept at x = 0 is b0 - sum of b centre / scale: draw by draw, so correlations are kept.
+    intercept at x = 0 is b0 - sum of b centre / scale; with a formula's products likewise. Draw by
+    draw, so that correlations are kept.
     """
     encoding, names = result.request.encoding, result.coordinates.get("coefficients")
     draws = result.draws.get("coefficients")
     if draws is None or draws.ndim != 2 or names != [column["name"] for column in encoding]:
         return []
-    centre = np.array([column["centre"] for column in encoding], float)
-    scale = np.array([column["scale"] for column in encoding], float)
-    if (centre == 0).all() and (scale == 1).all():
-        return []
-    intercepts = [i for i, column in enumerate(encoding) if column["column"] is None]
-    if not intercepts and centre.any():
+    change = in_own_terms(encoding)
+    if change is None or (change == np.eye(len(names))).all():
         return []
 
     def in_units(posterior: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "coefficients" not in posterior:
             return {}
-        slopes = np.asarray(posterior["coefficients"], float) / scale
-        if intercepts:
-            slopes[:, intercepts[0]] -= slopes @ centre
-        return {"coefficients": slopes}
+        return {"coefficients": np.asarray(posterior["coefficients"], float) @ change.T}
 
     both = replace(
         result, draws=in_units(result.draws), noise_unaware=in_units(result.noise_unaware)

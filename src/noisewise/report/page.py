@@ -10,6 +10,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from noisewise.data import INTERCEPT
 from noisewise.mechanism import Certificate
 from noisewise.mechanism.accounting import discretisation
 from noisewise.posterior import Status
@@ -87,6 +88,8 @@ def _request(result: Result) -> dict[str, Any]:
         "rows": f"{rows:,}",
         "rows_source": result.privacy.sources.get("number of rows", "source not recorded"),
         "features": _features(request),
+        "formula": request.formula,
+        "priors": request.priors,
         "coefficients": request.network is None,
         "promises": [
             (f"epsilon = {budget.epsilon:g}", words.epsilon_sentence(budget, unit)),
@@ -117,6 +120,8 @@ class _Feature(NamedTuple):
 def _features(request: Request) -> list[_Feature]:
     """Each encoded column, or, without an encoding, each column that the model takes as it is."""
     columns = request.columns
+    if request.formula is not None:
+        return _terms(request)
     if request.encoding:
         network = request.network is not None  # which has biases of its own
         shown = [column for column in request.encoding if column["column"] or not network]
@@ -132,6 +137,24 @@ def _features(request: Request) -> list[_Feature]:
         for name in request.arguments
         if name in columns and name != request.target
     ]
+
+
+def _terms(request: Request) -> list[_Feature]:
+    """Each term of a formula in one line, with the declaration of the columns in it."""
+    found = {}
+    for column in reversed(request.encoding):
+        term, weights = str(column["term"]), column["original"]
+        others = sum(each["term"] == term for each in request.encoding) - 1
+        own = weights[column["name"]]
+        alone = len(weights) == 1 or set(weights) == {INTERCEPT, column["name"]}
+        found[term] = _Feature(
+            term,
+            "; ".join(f"{n}: {_declared(request.columns[n])}" for n in column["columns"]),
+            column["encoding"] + (f" and {others} more" if others else ""),
+            ("b" if own == 1 else f"b / {1 / own:g}") if alone else "see the effects per unit",
+            wordy=True,
+        )
+    return [found[term] for term in dict.fromkeys(c["term"] for c in request.encoding)]
 
 
 def _is_level(column: dict[str, Any], columns: dict[str, Any]) -> bool:

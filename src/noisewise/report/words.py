@@ -151,6 +151,7 @@ def convergence_sentence(result: Result) -> str:
             "as the noise says they should."
         ),
         Status.CURVATURE_UNIDENTIFIED: "After burn-in the gradients follow their linear model.",
+        Status.MODEL_MISFIT: "After burn-in the gradients follow their linear model.",
         Status.NOT_CONVERGED: _sentence(Status.NOT_CONVERGED.words),
         Status.DIVERGED: _sentence(Status.DIVERGED.words),
     }[result.status]
@@ -210,6 +211,7 @@ def curvature_sentence(result: Result) -> str:
     return {
         Status.OK: "The curvature is identified: the trace decides it, not its prior.",
         Status.CURVATURE_UNIDENTIFIED: _sentence(Status.CURVATURE_UNIDENTIFIED.words),
+        Status.MODEL_MISFIT: _sentence(Status.MODEL_MISFIT.words),
         Status.NOT_CONVERGED: (
             "It was estimated from a trace that had not settled: do not rely on it."
         ),

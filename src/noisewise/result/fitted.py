@@ -10,14 +10,19 @@ from noisewise.models import Target, model_name, named_model
 from noisewise.result.request import Request
 
 
-def fitted_model(request: Request, given: Callable[..., Any] | str | None) -> Callable[..., Any]:
-    """The model that was fitted; never code that a result's file names by itself.
+def fitted_model(
+    request: Request, given: Callable[..., Any] | str | None
+) -> Callable[..., Any] | None:
+    """The model that was fitted, None where its formula says it; never code that a result's file
+    names by itself. `Request.binding` takes either.
 
     Args:
         request: What the result is a result of.
         given: A function of the user's has to be passed again; None is a ready-made one.
     """
     name, about = request.model, (request.schema, request.targets, request.features)
+    if given is None and request.formula is not None:
+        return None
     if given is None:
         try:
             if ":" in name:

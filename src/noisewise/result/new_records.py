@@ -111,7 +111,7 @@ def _bound(result: Result, model: Callable[..., Any] | str | None) -> BoundModel
             "censored: read its ratios in the report"
         )
     try:
-        bound = bind_model(model or request.model, request.schema, request.target, request.features)
+        bound = bind_model(**request.binding(model))
     except NoisewiseError as error:
         if model is not None:
             raise

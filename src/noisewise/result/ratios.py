@@ -85,7 +85,8 @@ def _changes(request: Request) -> Iterator[tuple[int, Change]]:
     """The places of the design matrix's columns that are features as they are declared."""
     for place, entry in enumerate(request.encoding):
         if entry["column"] in request.schema:
-            change = _change(entry, request.schema)
+            formula = request.formula is not None
+            change = _of_term(entry, request) if formula else _change(entry, request.schema)
             if change is not None:
                 yield place, change
 
@@ -104,6 +105,28 @@ def _change(entry: Mapping[str, Any], schema: Schema) -> Change | None:
     step = readable_step(scale if column.sd is not None else scale / 2)
     said = f"{step:,g}"
     return Change(f"{name} +{said}", f"{name} higher by {said}", step / scale)
+
+
+def _of_term(entry: Mapping[str, Any], request: Request) -> Change | None:
+    """Of a column that is in one term of the formula alone, as itself or by its levels: where it is
+    in others, a change of it depends on what is in those."""
+    column = request.schema[entry["column"]]
+    if entry.get("missing"):
+        return Change(entry["name"], f"{column.name} missing instead of known", 1.0)
+    told = [each for each in request.encoding if not each.get("missing")]
+    if any(column.name in each["columns"] and each["term"] != entry["term"] for each in told):
+        return None
+    if "level" in entry:
+        words = f"{column.name} {entry['level']} instead of {entry['reference']}"
+        return Change(entry["name"], words, 1.0)
+    if entry["term"] != column.name or column.categories is not None:
+        return None
+    if column.kind == "binary":
+        return Change(entry["name"], f"{entry['name']} 1 instead of 0", 1.0)
+    per_unit = float(entry["original"][entry["name"]])
+    step = readable_step(1 / per_unit)
+    said = f"{step:,g}"
+    return Change(f"{entry['name']} +{said}", f"{entry['name']} higher by {said}", step * per_unit)
 
 
 def _level(name: str, column: Column) -> Change | None:

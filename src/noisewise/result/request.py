@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.data import Schema
+from noisewise.data import Schema, source_columns
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 
@@ -61,10 +61,26 @@ class Request:
     event: str | None = None
     """Of a survival model, the column that says whether the target is an event's time."""
 
+    formula: str | None = None
+    """What the design matrix was made from, where that was a formula."""
+    priors: tuple[str, ...] = ()
+    """Of a ready-made model, a line each."""
+
     @property
     def targets(self) -> list[str]:
         """The columns that the model explains."""
         return [name for name in (self.target, self.event) if name is not None]
+
+    def binding(self, model: Any = None) -> dict[str, Any]:
+        """Arguments of `bind_model` that bind the fit's model to its schema again.
+
+        Args:
+            model: The fit's, where it is not to be found by its name.
+        """
+        about = {"model": model or self.model, "schema": self.schema}
+        if self.formula is not None and model is None:
+            return about | {"model": self.formula, "family": self.model}
+        return about | {"target": self.targets, "features": self.features}
 
     @property
     def sep_settings(self) -> SepSettings:
@@ -75,7 +91,7 @@ class Request:
     @property
     def features(self) -> list[str]:
         """The columns besides the target that the fit used: those it encoded, or its arguments."""
-        encoded = [entry["column"] for entry in self.encoding]
+        encoded = [name for entry in self.encoding for name in source_columns(entry)]
         names = encoded if encoded else self.arguments
         return [name for name in dict.fromkeys(names) if name not in (None, *self.targets)]
 
@@ -90,6 +106,7 @@ class Request:
         return {field.name: getattr(self, field.name) for field in fields(self)} | {
             "arguments": list(self.arguments),
             "encoding": list(self.encoding),
+            "priors": list(self.priors),
             "schema": self.schema.to_dict(),
             "settings": self.settings.to_dict(),
             "network": None if self.network is None else self.network.to_dict(),
@@ -102,6 +119,7 @@ class Request:
         typed = {
             "arguments": tuple(plain["arguments"]),
             "encoding": tuple(plain["encoding"]),
+            "priors": tuple(plain.get("priors", ())),
             "schema": Schema.from_dict(plain["schema"]),
             "settings": _SETTINGS[plain["method"]].from_dict(plain["settings"]),
             "network": None if network is None else NetworkScaling.from_dict(network),

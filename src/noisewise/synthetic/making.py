@@ -119,7 +119,7 @@ def _generator(
             f"covariates must be a noisewise.PublicSample, got {type(covariates).__name__}: "
             "wrap rows that are public in one; a Table's are not"
         )
-    bound = bind_model(found, request.schema, request.targets, request.features, covariates)
+    bound = bind_model(**request.binding(found), public_sample=covariates)
     generator = Generator(bound.target, bound.view)
     _check_covariates(bound.name, generator)
     return generator

@@ -4,6 +4,7 @@ A truth is drawn from the prior, covariates from the schema (or a public sample)
 model; the fit is the very one that data would get, with seeded noise. No row is read.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,8 @@ from noisewise.trials.designs import Design, SepTrial, SimulatedPosterior, Table
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
 _GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
 """Widths of groups, few so that little is compiled; a device's cores are busy from these on."""
+_AHEAD = 2
+"""Groups that the device works on while the host reads an earlier one."""
 
 
 class SimulatedFits(NamedTuple):
@@ -48,6 +51,15 @@ class _Tables(NamedTuple):
     generators: list[np.random.Generator]
     covariates: Rows
     keys: Array
+
+
+class _Begun(NamedTuple):
+    """A group that the device works on: the number of fits without what fills it up."""
+
+    fits: int
+    generators: list[np.random.Generator]
+    found: tuple[Any, Any]
+    """Truths, and what was released, once they are there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +108,17 @@ class Simulator:
     ) -> list[SimulatedFits]:
         """The same traces read by several posteriors, one `SimulatedFits` each; ``on_fits`` is
         called with how many more fits are done."""
-        parts = []
-        for first in range(0, len(numbers), self.group):
-            some = numbers[first : first + self.group]
-            parts.append(self._group(posteriors, some, draws, seed))
-            if on_fits is not None:
-                on_fits(len(some))
+        groups = [numbers[k : k + self.group] for k in range(0, len(numbers), self.group)]
+        parts: list[list[SimulatedFits]] = []
+        waiting: deque[_Begun] = deque()
+        for number in range(len(groups) + _AHEAD):
+            if number < len(groups):
+                waiting.append(self._begin(groups[number], seed))
+            if number >= min(_AHEAD, len(groups)) and waiting:
+                begun = waiting.popleft()
+                parts.append(self._finish(begun, posteriors, draws))
+                if on_fits is not None:
+                    on_fits(begun.fits)
         return [
             SimulatedFits(*(np.concatenate(field) for field in zip(*groups, strict=True)))
             for groups in zip(*parts, strict=True)
@@ -130,18 +147,22 @@ class Simulator:
         keys = jax.vmap(partial(jax.random.fold_in, root))(jnp.asarray(filled, jnp.uint32))
         return _Tables(generators, covariates, keys)
 
-    def _group(
-        self, posteriors: Sequence[str | None], numbers: Sequence[int], draws: int, seed: int
+    def _begin(self, numbers: Sequence[int], seed: int) -> _Begun:
+        """Fits of these numbers, which the device goes on with while others are read."""
+        drawn, runs = self._tables(numbers, seed), self.design.runs
+        fit_table: TableFit = self.design.fit_table
+        found = _run_group(self.bound.target, fit_table, runs, drawn.covariates, drawn.keys)
+        return _Begun(len(numbers), drawn.generators, found)
+
+    def _finish(
+        self, begun: _Begun, posteriors: Sequence[str | None], draws: int
     ) -> list[SimulatedFits]:
-        drawn, design = self._tables(numbers, seed), self.design
-        fit_table: TableFit = design.fit_table
-        found = _run_group(self.bound.target, fit_table, design.runs, drawn.covariates, drawn.keys)
-        truth, released = jax.device_get(found)
-        count, width = len(numbers), len(drawn.generators)
+        truth, released = jax.device_get(begun.found)
+        count, width = begun.fits, len(begun.generators)
         each = [jax.tree.map(lambda part: part[k], released) for k in range(count)]  # noqa: B023
-        generators = drawn.generators[:count]
+        generators = begun.generators[:count]
         return [
-            _collected(truth[:count], design.read(each, draws, generators, width, posterior))
+            _collected(truth[:count], self.design.read(each, draws, generators, width, posterior))
             for posterior in posteriors
         ]
 
