@@ -12,7 +12,7 @@ from noisewise.data import Rows, Table, laid_out, lay_out
 from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import Plan, guess_settings
-from noisewise.posterior import sizes_cost
+from noisewise.posterior import sizes_cost, variability_cost, variability_mechanism
 from noisewise.trials import Simulator
 from noisewise.trials.designs import dpvi_trial
 
@@ -53,10 +53,12 @@ def given_covariates_simulator(
     others = (
         *known.releases,
         *sizes_cost(bound, budget, share),
+        *variability_cost(bound, budget),
         *count_cost(schema.public_count, budget),
     )
     mechanism = settings.mechanism().calibrate(budget, others)
-    trial = dpvi_trial(first, settings, mechanism, rows, posterior)
+    variability = variability_mechanism(bound, settings.clip_norm, budget)
+    trial = dpvi_trial(first, settings, mechanism, rows, posterior, variability)
     encoded = bound.view.encode(arrays)
     if schema.unit is not None:
         encoded = laid_out(encoded, lay_out(arrays[schema.unit.column], schema.unit, None))

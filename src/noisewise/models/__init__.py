@@ -21,5 +21,5 @@ from noisewise.models.ready_made import (
     listed_targets,
     model_name,
 )
-from noisewise.models.target import Target
+from noisewise.models.target import Target, survey_weights, without_survey_weights
 from noisewise.models.units import of_units

@@ -141,6 +141,11 @@ class BoundModel:
         return self.view.covers(self.target.generated)
 
     @property
+    def weighted(self) -> bool:
+        """Whether records have survey weights."""
+        return self.view.schema.weight is not None
+
+    @property
     def approximate(self) -> bool:
         """Whether simulated covariates are like the data's only as far as a noisy description of
         them says: what depends on more than that must not be trusted."""
