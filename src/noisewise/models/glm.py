@@ -22,6 +22,7 @@ from noisewise.data import Rows, Schema
 from noisewise.models.families import FAMILIES, Family
 from noisewise.models.frame import Frame
 from noisewise.models.linear_parts import LinearParts
+from noisewise.models.prior_words import few_names, in_words
 from noisewise.models.ready_made import Capabilities, ReadyMade, TargetNames, listed_targets
 from noisewise.models.target import WEIGHT, Target, weighted, weights_of
 
@@ -167,10 +168,10 @@ class Glm(ReadyMade):
         for name, mean, sd in zip(names, means.reshape(-1), sds.reshape(-1), strict=True):
             said.setdefault(f"Normal({mean:.4g}, {sd:.4g})", []).append(name)
         *few, (usual, most) = sorted(said.items(), key=lambda each: len(each[1]))
-        lines = [f"{_listed(own)}: {prior}" for prior, own in few]
-        lines.append(f"{'every other coefficient' if few else _listed(most)}: {usual}")
+        lines = [f"{few_names(own)}: {prior}" for prior, own in few]
+        lines.append(f"{'every other coefficient' if few else few_names(most)}: {usual}")
         nuisance = self.kind.nuisance(self.noise_scale).items()
-        return (*lines, *(f"{name}: {_in_words(prior)}" for name, prior in nuisance))
+        return (*lines, *(f"{name}: {in_words(prior)}" for name, prior in nuisance))
 
     def likelihood(self, predictor: Any, *nuisance: Any) -> dist.Distribution:
         """The distribution of a record given its linear predictor.
@@ -180,20 +181,6 @@ class Glm(ReadyMade):
             nuisance: The family's own parameters, in the order in which they are sampled.
         """
         return self.kind.likelihood(predictor, *nuisance)
-
-
-def _listed(names: list[str]) -> str:
-    """A few names, and how many more."""
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
-
-
-def _in_words(prior: dist.Distribution) -> str:
-    """A distribution with its numbers, such as ``LogNormal(-0.36, 0.5)``."""
-    base = prior.base_dist if isinstance(prior, dist.Independent) else prior
-    numbers = [np.ravel(getattr(base, name)) for name in base.arg_constraints]
-    said = [", ".join(f"{x:.3g}" for x in np.unique(each)) for each in numbers]
-    return f"{type(base).__name__}({'; '.join(said)})"
 
 
 def logistic(prior_scale: float = 1.0) -> Glm:
@@ -229,10 +216,14 @@ def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
     return Glm("linear", prior_scale, noise_scale)
 
 
+_MOST_PARTS, _MOST_PART_NUMBERS = 8, 4096
+
+
 def regression_parts(
     kind: Family, places: np.ndarray, dim: int, frame: Frame, rows: Rows
-) -> LinearParts:
-    """Linear predictors, then the family's own parameters, of every record.
+) -> LinearParts | None:
+    """Linear predictors, then the family's own parameters, of every record; None where they are so
+    many that the model itself takes less memory.
 
     Args:
         kind: The family.
@@ -244,6 +235,8 @@ def regression_parts(
     design = jnp.asarray(rows["X"], jnp.float32)
     count, width = kind.predictors, design.shape[1]
     own = len(places) - count * width
+    if count + own > _MOST_PARTS and (count + own) * dim > _MOST_PART_NUMBERS:
+        return None
     by_model = jnp.zeros((len(design), count + own, dim))
     for k in range(count):
         by_model = by_model.at[:, k, places[k * width : (k + 1) * width]].set(design)
