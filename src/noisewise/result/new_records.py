@@ -108,7 +108,7 @@ def _bound(result: Result, model: Callable[..., Any] | str | None) -> BoundModel
     if request.event is not None:
         raise NoisewiseError(
             f"predict says means of one column, and {request.model} explains a time that may be "
-            "censored: read its ratios in the report"
+            "censored: result.survival(...) gives the chance to be without the event, by time"
         )
     try:
         bound = bind_model(**request.binding(model))
