@@ -38,6 +38,7 @@ def _fitted() -> DPGammaRegression:
     return model.fit(*_people())
 
 
+@pytest.mark.slow
 def test_the_truth_is_inside_the_intervals() -> None:
     """All four parameters lie in their 99.9% intervals: one seed in 250 would fail this with a
     perfect posterior. The seed is fixed; it is zero, not chosen for its outcome."""
@@ -54,6 +55,7 @@ def test_the_truth_is_inside_the_intervals() -> None:
     assert found.coef_.shape == (2,) and isinstance(found.intercept_, float)
 
 
+@pytest.mark.slow
 def test_predictions_are_means_on_the_targets_scale() -> None:
     found, (X, _) = _fitted(), _people()
     mean = np.exp(X[:100] @ _WEIGHTS + _INTERCEPT)
