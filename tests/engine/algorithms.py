@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -24,12 +25,13 @@ from noisewise.dpsep import (
     Site,
 )
 from noisewise.dpsep import assemble as assemble_sep
-from noisewise.dpvi import Settings, assemble
+from noisewise.dpvi import Settings, assemble, variability_run
 from noisewise.dpvi.settings import RULES
 from noisewise.engine import Run
 from noisewise.mechanism import Mechanism
 from noisewise.models import Target, bind_model, build_target, logistic
 from noisewise.models.conjugate import normal_regression
+from noisewise.models.target import WEIGHT
 
 COUNT = 8
 """Records of the table, and the public number of them."""
@@ -108,6 +110,9 @@ def _dpvi_cases() -> list[Case]:
     ]
     written = build_target(normal_regression, {name: column[:4] for name, column in rows.items()})
     cases.append(_dpvi("of a NumPyro model", written, rows, rule="aligned"))
+    weights = np.linspace(0.1, 3, COUNT, dtype=np.float32)
+    weighted = _dpvi("with weights", target, rows | {WEIGHT: weights}, **_rules()["means_only"])
+    cases += [weighted, _gradient_products(weighted)]
     return [*cases, _dpvi_of_units(), _dpvi_of_a_mixture(), _dpvi_of_a_network(rows)]
 
 
@@ -120,6 +125,15 @@ def _dpvi_of_units() -> Case:
     bound = bind_model("logistic", Schema(columns, unit=Unit("person", 3)), "ill")
     rows = bound.view.simulate(np.random.default_rng(0), COUNT)
     return _dpvi("of units", bound.target, rows, rule="aligned")
+
+
+def _gradient_products(descent: Case) -> Case:
+    @cache
+    def assembled(design: Design) -> Run:
+        run = variability_run(descent.assembled(design), design.mechanism(0.25))
+        return replace(run, schedule=np.ones(design.steps, np.float32))
+
+    return Case("products of gradients", assembled, descent.rows)
 
 
 def _dpvi_of_a_mixture() -> Case:

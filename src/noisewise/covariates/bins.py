@@ -44,7 +44,7 @@ class Bins:
     @property
     def ordered(self) -> bool:
         """Whether states are intervals of numbers, in order: no levels of a category."""
-        return self.told and self.column.kind in ("real", "count")
+        return self.told and self.column.bounds is not None
 
     @property
     def middle(self) -> np.ndarray:

@@ -34,8 +34,8 @@ _SETTLE = 12
 
 
 def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ...]:
-    """The table's columns that a model takes and does not generate: those to buy the shape of; of
-    outcomes that may be missing, where they are.
+    """The table's columns that a model takes and does not generate, survey weights among them:
+    those to buy the shape of; of outcomes that may be missing, where they are.
 
     Args:
         view: Which columns the model takes.
@@ -49,7 +49,8 @@ def covariate_columns(view: RowView, generated: frozenset[str]) -> tuple[str, ..
             needed += view.encoder.features
         else:
             needed.append(view.source(name))
-    return tuple(dict.fromkeys([*needed, *map(indicator_name, view.silencing)]))
+    weight = [] if view.schema.weight is None else [view.schema.weight.name]
+    return tuple(dict.fromkeys([*needed, *weight, *map(indicator_name, view.silencing)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +127,8 @@ class CovariateShape:
         for name, values in parts.items():
             column_ = self.schema[name]
             whole = np.stack(values, axis=1).reshape(n, *column_.shape)
-            kinds = {"real": float, "count": np.int64, "binary": np.int8, "category": np.int32}
-            found[name] = whole.astype(kinds[column_.kind])
+            kinds = {"count": np.int64, "binary": np.int8, "category": np.int32}
+            found[name] = whole.astype(kinds.get(column_.kind, float))
         return found
 
     def perturbed(self, rng: np.random.Generator) -> CovariateShape:

@@ -12,7 +12,7 @@ from noisewise.data import Rows, Table, laid_out, lay_out
 from noisewise.mechanism import Budget, count_cost
 from noisewise.models import BoundModel
 from noisewise.planning import Plan, guess_settings
-from noisewise.posterior import sizes_cost
+from noisewise.posterior import sizes_cost, variability_cost, variability_mechanism
 from noisewise.trials import Simulator
 from noisewise.trials.designs import dpvi_trial
 
@@ -26,6 +26,7 @@ def given_covariates_simulator(
     plan: Plan | None = None,
     share: float | None = None,
     posterior: str | None = None,
+    steps: int | None = None,
 ) -> Simulator:
     """DPVI of tables with these covariates; their outcomes are simulated anew for each.
 
@@ -38,6 +39,7 @@ def given_covariates_simulator(
         plan: Made anew for the covariates as they turn out to be; None makes a quick one.
         share: Part of the budget that buys the shape; None is the default.
         posterior: How traces are read; None is the default.
+        steps: Of a fit without a plan; None is the usual number.
     """
     schema = bound.view.schema
     table = Table.from_arrays(arrays, schema, allow_constant=True)
@@ -45,16 +47,18 @@ def given_covariates_simulator(
     known = know_covariates(bound, table, rows, budget, share=share, insecure_seed=seed)
     first = known.bounds[0]
     if plan is None:
-        settings = guess_settings(first, rows, budget, None)
+        settings = guess_settings(first, rows, budget, steps)
     else:
         settings = plan.redesigned(first, rows)
     others = (
         *known.releases,
         *sizes_cost(bound, budget, share),
+        *variability_cost(bound, budget),
         *count_cost(schema.public_count, budget),
     )
     mechanism = settings.mechanism().calibrate(budget, others)
-    trial = dpvi_trial(first, settings, mechanism, rows, posterior)
+    variability = variability_mechanism(bound, settings.clip_norm, budget)
+    trial = dpvi_trial(first, settings, mechanism, rows, posterior, variability)
     encoded = bound.view.encode(arrays)
     if schema.unit is not None:
         encoded = laid_out(encoded, lay_out(arrays[schema.unit.column], schema.unit, None))

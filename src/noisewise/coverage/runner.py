@@ -25,11 +25,18 @@ from noisewise.data import PublicSample, Schema
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
-from noisewise.mechanism import Budget, count_cost
+from noisewise.mechanism import Budget, Release, count_cost
 from noisewise.models import BoundModel, Priors, RowView, TargetNames, bind_model
 from noisewise.planning import Plan, summarise
 from noisewise.planning import plan as make_plan
-from noisewise.posterior import METHODS, check_method, default_method, sizes_cost
+from noisewise.posterior import (
+    METHODS,
+    check_method,
+    default_method,
+    refuse_weights_without_matrix,
+    sizes_cost,
+    variability_cost,
+)
 from noisewise.trials import STRESSES, SimulatedFits
 
 AS_DECLARED = "as the schema declares"
@@ -139,8 +146,12 @@ def coverage(
     refuse_if_too_large(rows, bound.width, bound.target.dim, settings.steps, most)
     if isinstance(settings, Settings):
         check_method(posterior, settings)
+        refuse_weights_without_matrix(bound, settings)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    sizes = sizes_cost(bound, budget, covariate_share) if method == "dpvi" else ()
+    more: tuple[Release, ...] = ()
+    if method == "dpvi":
+        sizes = sizes_cost(bound, budget, covariate_share)
+        more = (*sizes, *variability_cost(bound, budget))
     view = bound.view
     bound = as_declared(bound, bought, rows) if bought else bound
     spec = Spec(
@@ -153,7 +164,7 @@ def coverage(
         covariate_share=covariate_share,
         rows=rows,
         budget=budget,
-        others=(*bought, *sizes, *count_cost(schema.public_count, budget)),
+        others=(*bought, *more, *count_cost(schema.public_count, budget)),
         posterior=posterior,
         draws=draws,
         seed=seed,

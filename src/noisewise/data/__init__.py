@@ -26,3 +26,4 @@ from noisewise.data.schema import Schema
 from noisewise.data.stored import StoredRows
 from noisewise.data.table import Table
 from noisewise.data.units import ONE_ROW, Unit, lay_out
+from noisewise.data.weights import unit_weight

@@ -48,14 +48,14 @@ def bounded(column: Column, values: np.ndarray, *, clamp: bool, coded: bool = Fa
 
 def same_in_all(column: Column, values: np.ndarray, first: np.ndarray) -> bool:
     """Whether every row is the same as the first; not asked of columns with gaps, lest the answer
-    depend on which cells are missing.
+    depend on which cells are missing, nor of weights, which may well be equal.
 
     Args:
         column: What was declared.
         values: As `bounded` made them.
         first: The table's first row, with an axis of rows.
     """
-    return not column.gaps and bool(np.all(values == first))
+    return not column.gaps and column.kind != "weight" and bool(np.all(values == first))
 
 
 def single_value(name: str) -> DataError:

@@ -15,6 +15,7 @@ from noisewise._validate import listed, shown
 from noisewise.data.errors import SchemaError
 from noisewise.data.gaps import checked_gaps, with_gaps
 from noisewise.data.labels import label_of
+from noisewise.data.weights import simulated_weights
 
 # What may be declared for each kind, in the order in which it is written out.
 _OF_GAPS = ("missing", "how", "fill", "missing_share")
@@ -23,9 +24,13 @@ _DECLARABLE: dict[str, tuple[str, ...]] = {
     "count": ("bounds", "mean", "sd", *_OF_GAPS),
     "binary": ("share", *_OF_GAPS),
     "category": ("categories", "shares", *_OF_GAPS),
+    "weight": ("bounds", "mean", "sd"),
 }
 KINDS = tuple(_DECLARABLE)
-_KINDS_TEXT = "'real', 'count' (both with bounds), 'binary' (0 and 1), 'category' (with categories)"
+_KINDS_TEXT = (
+    "'real', 'count' (both with bounds), 'binary' (0 and 1), 'category' (with categories), "
+    "'weight' (with bounds)"
+)
 
 _LARGEST_COUNT = 2**53  # every integer up to here is exact in float64
 _FLAT = 1e6  # a normal this many times wider than the bounds is uniform on them, to rounding
@@ -43,14 +48,17 @@ class Column:
 
     Attributes:
         name: The column's name in the table.
-        kind: `"real"`, `"count"` (whole numbers from 0), `"binary"` or `"category"`.
-        bounds: `(lo, hi)`, for real and count columns: every value lies in between, ends included.
+        kind: `"real"`, `"count"` (whole numbers from 0), `"binary"`, `"category"`, or `"weight"`:
+            a survey weight, by which what its record says is multiplied.
+        bounds: `(lo, hi)`, for real, count and weight columns: every value lies in between, ends
+            included.
         categories: The names of all levels, at least two, for category columns. The first is the
             reference.
         shape: `(p,)` makes a real column hold a vector of `p` entries in each row, all with the
             same bounds and the same guesses; `()`, the default, is one value a row.
-        mean: Guess of the mean (real, count); needs `sd`.
-        sd: Guess of the standard deviation (real, count); needs `mean`.
+        mean: Guess of the mean (real, count, weight); needs `sd`. Weights are divided by it, or by
+            the middle of their bounds.
+        sd: Guess of the standard deviation (real, count, weight); needs `mean`.
         share: Guess of the share of ones (binary).
         shares: Guess of the share of each category, in the order of `categories`; sums to 1.
         missing: `"allowed"` where cells may be missing; None, the default, refuses them.
@@ -88,7 +96,7 @@ class Column:
             )
         _refuse_foreign_fields(self)
         checked: dict[str, Any] = {"shape": _checked_shape(self.name, self.shape)}
-        if self.kind in ("real", "count"):
+        if self.kind in ("real", "count", "weight"):
             checked["bounds"] = _checked_bounds(self)
             checked["mean"], checked["sd"] = _checked_moments(self, checked["bounds"])
         elif self.kind == "category":
@@ -187,8 +195,10 @@ class Column:
         if self.categories is not None:
             weights = np.asarray(self.shares or np.ones(len(self.categories)))
             return rng.choice(len(weights), size=n, p=weights / weights.sum()).astype(np.int32)
-        assert self.bounds is not None  # what is left is real or count, which must have them
+        assert self.bounds is not None  # what is left is a number, which must have them
         lo, hi = self.bounds
+        if self.kind == "weight":
+            return simulated_weights(self, rng, n)
         if self.kind == "count":
             # Half a unit more on both sides, so that the ends get their full share when rounding.
             drawn = np.rint(self._simulate_real(rng, (n,), lo - 0.5, hi + 0.5))
@@ -260,7 +270,10 @@ def _checked_bounds(column: Column) -> tuple[float, float]:
     if not 0 < (hi - lo) / 2 < math.inf:
         what = f"has bounds {shown(column.bounds)}: expected lo < hi, a finite range apart"
         raise _fault(column.name, what)
-    if column.kind == "real":
+    if column.kind == "weight" and lo < 0:
+        what = f"has bounds {shown(column.bounds)}: a weight is 0 or more"
+        raise _fault(column.name, what)
+    if column.kind != "count":
         return lo, hi
     if not (lo >= 0 and lo.is_integer() and hi.is_integer() and hi <= _LARGEST_COUNT):
         what = f"has bounds {shown(column.bounds)}: a count needs whole numbers from 0 to 2**53"
@@ -281,6 +294,8 @@ def _checked_moments(
     if mean is None or not bounds[0] <= mean <= bounds[1]:
         what = f"has mean {shown(column.mean)}: expected a number inside bounds {list(bounds)}"
         raise _fault(column.name, what)
+    if column.kind == "weight" and not mean > 0:
+        raise _fault(column.name, f"has mean {shown(column.mean)}: expected a number above 0")
     if sd is None or not sd > 0:
         raise _fault(column.name, f"has sd {shown(column.sd)}: expected a positive finite number")
     return mean, sd

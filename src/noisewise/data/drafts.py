@@ -29,7 +29,7 @@ _TO_FILL: dict[str | None, tuple[str, ...]] = {
     "binary": ("share = ?            # optional public guess of the share of ones",),
     "category": _CATEGORIES,
     None: (
-        'type = "?"           # real, count (whole numbers from 0), binary (0 and 1) or category',
+        'type = "?"           # real, count (from 0, whole), binary (0 and 1), category or weight',
         _BOUNDS.replace("# no", "# real and count: no"),
         _CATEGORIES[0].replace("# every", "# category: every"),
     ),

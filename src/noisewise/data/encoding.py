@@ -45,8 +45,8 @@ class Encoder:
         schema: The declared columns.
         target: The column to predict, or None. It is not scaled: real and count targets stay in
             their own units, a category target becomes its code: 0, 1, ... in the declared order.
-        features: The columns to encode, in this order; by default every column but the target, in
-            the schema's.
+        features: The columns to encode, in this order; by default every column but the target and
+            the survey weight, in the schema's.
         intercept: Whether to put a column of ones first.
 
     >>> from noisewise.data import Column
@@ -187,6 +187,7 @@ def checked_target(schema: Schema, target: str | None) -> str | None:
             f"target {shown(target)} is not in the schema: choose one of {listed(schema.names)}"
         )
     column = schema[target]
+    _refuse_weight(column, "target")
     if column.shape:
         raise SchemaError(
             f"target {target!r} is a vector column: choose a column with one value per row"
@@ -199,7 +200,7 @@ def _checked_features(
 ) -> tuple[str, ...]:
     """The feature names, declared, different from each other and from the target."""
     if features is None:
-        return tuple(name for name in schema.names if name != target)
+        return tuple(c.name for c in schema if c.name != target and c.kind != "weight")
     if isinstance(features, str):
         raise SchemaError(
             f"features must be a list of column names, got {shown(features)}: write [{features!r}]"
@@ -210,6 +211,7 @@ def _checked_features(
             raise SchemaError(
                 f"feature {shown(name)} is not in the schema: choose among {listed(schema.names)}"
             )
+        _refuse_weight(schema[name], "feature")
         if name == target:
             raise SchemaError(
                 f"feature {name!r} is the target as well: take it out of the features"
@@ -217,6 +219,15 @@ def _checked_features(
         if chosen.count(name) > 1:
             raise SchemaError(f"feature {name!r} is listed twice: list it once")
     return chosen
+
+
+def _refuse_weight(column: Column, purpose: str) -> None:
+    """A survey weight says how much a record counts, and nothing of the person."""
+    if column.kind == "weight":
+        raise SchemaError(
+            f"{purpose} {column.name!r} is declared a weight: choose another column, or declare it "
+            "real to have it explain something"
+        )
 
 
 def _design_columns(columns: Sequence[Column], intercept: bool) -> tuple[_DesignColumn, ...]:

@@ -108,6 +108,11 @@ def _hints_on_values(column: Column) -> list[str]:
     if column.bounds is None:
         return []
     low, high = column.bounds
+    if column.kind == "weight" and column.mean is None:
+        return [
+            f"{name}: no mean and sd, so weights are divided by {(low + high) / 2:g}, the middle "
+            "of the bounds, and plans simulate them all over these"
+        ]
     if column.mean is None or column.sd is None:
         return [
             f"{name}: no mean and sd, so plans simulate values all over [{low:g}, {high:g}], and a "

@@ -68,6 +68,17 @@ class Schema(Shown):
             raise SchemaError(
                 f"column {shown(twice)} is declared twice: give every column its own name"
             )
+        weights = [column.name for column in columns if column.kind == "weight"]
+        if len(weights) > 1:
+            raise SchemaError(
+                f"columns {listed(weights)} are both declared weights: a record has one weight, so "
+                "keep one of them"
+            )
+        if weights and self.unit is not None:
+            raise SchemaError(
+                f"column {shown(weights[0])} is declared a weight, and units of several rows have "
+                "none: keep [unit] or the weight, or make it one row a unit"
+            )
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "rows", _checked_rows(self.rows))
         if self.unit is not None:
@@ -109,6 +120,11 @@ class Schema(Shown):
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def weight(self) -> Column | None:
+        """The column of survey weights, if there is one."""
+        return next((column for column in self.columns if column.kind == "weight"), None)
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:

@@ -7,7 +7,7 @@ from noisewise.dpsep.family import Blocks, Diagonal, Family
 from noisewise.dpsep.glm import GlmSite, LinearSite, LogisticSite, ProbitSite, RegressionSite
 from noisewise.dpsep.inputs import Whitening, buy_whitening, scale_by_bounds, whitening_cost
 from noisewise.dpsep.mixture import MixtureSite
-from noisewise.dpsep.models import SepDesign, SepRegression, sep_design
+from noisewise.dpsep.models import SepDesign, SepRegression, refuse_weights, sep_design
 from noisewise.dpsep.network import NetworkSite, Prediction
 from noisewise.dpsep.noise_aware import linear_interval, noise_aware, noise_unaware
 from noisewise.dpsep.phases import (

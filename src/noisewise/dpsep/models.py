@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._validate import NoisewiseError
 from noisewise.data import Rows
 from noisewise.dpsep.glm import GlmSite, LogisticSite, ProbitSite, RegressionSite
 from noisewise.dpsep.phases import Phase
@@ -59,6 +60,7 @@ def sep_design(
         steps: Of the fit; None is the usual number.
         settings: Those of a plan, with its bounds.
     """
+    refuse_weights(bound)
     bound.require_rows("method='dp-sep'")
     simulated = bound.view.simulate(np.random.default_rng(0), _SIMULATED)["X"]
     width = simulated.shape[1]
@@ -69,6 +71,20 @@ def sep_design(
     if settings is not None:
         phases = (Phase(phases[-1].site, settings),)
     return SepDesign(regression, phases, np.zeros(width))
+
+
+def refuse_weights(bound: BoundModel) -> None:
+    """Sites are of records that count once.
+
+    Args:
+        bound: The model.
+    """
+    weight = bound.view.schema.weight
+    if weight is not None:
+        raise NoisewiseError(
+            f"method='dp-sep' takes no survey weights, which column '{weight.name}' holds: use "
+            "method='dpvi'"
+        )
 
 
 def _regression(model: Glm, width: int) -> SepRegression:

@@ -12,5 +12,13 @@ from noisewise.dpvi.means_only import MeansOnly
 from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule, Point
 from noisewise.dpvi.settings import Settings
-from noisewise.dpvi.trace import BlockSums, FullTrace, Trace, TraceStatistics, trace_of
+from noisewise.dpvi.trace import (
+    BlockSums,
+    FullTrace,
+    Trace,
+    TraceStatistics,
+    Variability,
+    trace_of,
+)
 from noisewise.dpvi.vanilla import Preconditioned, Vanilla
+from noisewise.dpvi.variability import settled_mean, variability_of, variability_run

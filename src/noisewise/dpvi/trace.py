@@ -158,6 +158,14 @@ def merge(sums: BlockSums) -> TraceStatistics:
     )
 
 
+class Variability(NamedTuple):
+    """The noisy second moment of all records' clipped gradients, in the frame's coordinates."""
+
+    total: np.ndarray
+    noise_sd: float
+    """Of a diagonal entry; of others it is the root of a half of it."""
+
+
 @dataclass(frozen=True)
 class Trace:
     """A whole run as released: block sums, the last iterate, and on request every step."""
@@ -165,6 +173,8 @@ class Trace:
     blocks: BlockSums
     last: np.ndarray
     full: FullTrace | None = None
+    variability: Variability | None = None
+    """Of the gradients, where it was released as well."""
 
     @property
     def block_count(self) -> int:
@@ -191,7 +201,7 @@ class Trace:
         }
         blocks = sums._replace(**parts)
         full = None if self.full is None else FullTrace(*(part[one] for part in self.full))
-        return Trace(blocks, self.last[one], full)
+        return Trace(blocks, self.last[one], full, self.variability)
 
     def statistics(self, burn_in: int) -> TraceStatistics:
         """Sufficient statistics without the first ``burn_in`` blocks."""

@@ -15,6 +15,7 @@ from noisewise.dpsep import (
     assemble_phases,
     finish,
     phase_mechanisms,
+    refuse_weights,
     sep_design,
 )
 from noisewise.engine import Finished, PublicCount, run_phases_secure
@@ -98,6 +99,7 @@ def refuse_without_design(job: Job) -> None:
         "use linear, logistic, probit or network, method='dpvi', or write a site "
         "(noisewise.dpsep.Site)",
     )
+    refuse_weights(job.bound)
     encoder = job.bound.view.encoder
     if encoder is None or encoder.target is None:
         raise NoisewiseError(

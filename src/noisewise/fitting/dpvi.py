@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax.numpy as jnp
@@ -18,7 +18,17 @@ from noisewise.covariates import (
     know_covariates,
     share_to_spend,
 )
-from noisewise.dpvi import BLOCKS, Settings, assemble, prepared_rows, trace_of
+from noisewise.data import unit_weight
+from noisewise.dpvi import (
+    BLOCKS,
+    Settings,
+    assemble,
+    prepared_rows,
+    settled_mean,
+    trace_of,
+    variability_of,
+    variability_run,
+)
 from noisewise.engine import Finished, PublicCount, Run, run_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.fitting.misfit import Judged, judge
@@ -33,7 +43,10 @@ from noisewise.posterior import (
     check_method,
     default_method,
     infer_pooled,
+    refuse_weights_without_matrix,
     sizes_cost,
+    variability_cost,
+    variability_mechanism,
 )
 from noisewise.trials import reference_rows, refuse_if_it_diverges
 
@@ -55,6 +68,7 @@ class Dpvi:
     def rehearse(self, job: Job) -> None:
         """Plan, posterior and model must fit together; a planned run is assembled once, and that of
         a model without closed-form gradients is begun on simulated tables."""
+        refuse_weights_without_matrix(job.bound, self._settings)
         self._check_posterior(job.bound)
         share_to_spend(job.bound, job.covariate_share)  # refuses a bad one
         plan = self.plan
@@ -118,20 +132,21 @@ class Dpvi:
         if self.plan is None:
             source = SIMULATED if not known.releases else SIMULATED_BOUGHT
         settings = self._settings_for(job, known, count.value)
-        sizes = _sizes_cost(job, settings)
-        others = (*known.releases, *sizes, *count.releases)
+        more = (*_sizes_cost(job, settings), *variability_cost(job.bound, job.budget))
+        others = (*known.releases, *more, *count.releases)
         mechanism = settings.mechanism().calibrate(job.budget, others)
         target = job.bound.target
         run = assemble(settings, target, mechanism, count.value)
+        products = variability_mechanism(job.bound, settings.clip_norm, job.budget)
         return Prepared(
-            runs=[run],
+            runs=[run] if products is None else [run, variability_run(run, products)],
             rows=job.bound.view.private(job.table).map(partial(prepared_rows, target, run)),
-            releases=(*known.releases, mechanism.release("gradients"), *sizes),
+            releases=(*known.releases, mechanism.release("gradients"), *more),
             settings=settings,
             source=source,
             count=count,
             covariates=known.bounds,
-            sources=known.sources,
+            sources=(*known.sources, *_weights_source(job.bound)),
             notes=(*silent_records(job.bound), *known.notes),
         )
 
@@ -145,28 +160,41 @@ class Dpvi:
         return found or guess_settings(known.bounds[0], rows, job.budget, job.steps)
 
     def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
-        """One run."""
-        (run,) = prepared.runs
+        """One run, and where records have weights, a release where it ended."""
+        run, *after = prepared.runs
         progress = job.progress
         on_step = None if progress is None else lambda done: progress(done, run.steps)
-        return [
-            run_secure(
-                run,
-                prepared.rows,
-                insecure_seed=job.insecure_seed,
-                progress=on_step,
-                checkpoint=job.checkpoint,
-                count_noise=prepared.count.noise_sd,
-            )
-        ]
+        descent = run_secure(
+            run,
+            prepared.rows,
+            insecure_seed=job.insecure_seed,
+            progress=on_step,
+            checkpoint=job.checkpoint,
+            count_noise=prepared.count.noise_sd,
+        )
+        if not after:
+            return [descent]
+        seed = None if job.insecure_seed is None else job.insecure_seed ^ 1  # noise of its own
+        products = run_secure(
+            after[0].starting_at(settled_mean(trace_of(descent, BLOCKS).blocks)),
+            prepared.rows,
+            insecure_seed=seed,
+            checkpoint=job.checkpoint,
+            phase=1,
+            count_noise=prepared.count.noise_sd,
+        )
+        return [descent, products]
 
     def posterior(
         self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator
     ) -> Reading:
         """The trace, read by the chosen posterior."""
-        (run,), settings = prepared.runs, prepared.settings
+        (run, *after), settings = prepared.runs, prepared.settings
         assert isinstance(settings, Settings)
         trace = trace_of(finished[0], BLOCKS)
+        if after:
+            found = variability_of(after[0], finished[1].state.total)
+            trace = replace(trace, variability=found)
         method = self._method(job.bound, settings)
         # Only a curvature matrix is read with simulated covariates.
         known = prepared.covariates if settings.full_curvature else prepared.covariates[:1]
@@ -212,12 +240,29 @@ def silent_records(bound: BoundModel) -> tuple[str, ...]:
     )
 
 
+def _weights_source(bound: BoundModel) -> tuple[tuple[str, str], ...]:
+    """What the certificate says of survey weights."""
+    weight = bound.view.schema.weight
+    if weight is None:
+        return ()
+    assert weight.bounds is not None
+    low, high = weight.bounds
+    return (
+        (
+            "survey weights",
+            f"weighted: column '{weight.name}', declared in [{low:g}, {high:g}], over "
+            f"{unit_weight(weight):g}; gradients are multiplied by it before they are clipped",
+        ),
+    )
+
+
 def _assemble_once(job: Job, settings: Settings) -> Run:
     """Put the fit together for a nominal number of rows: what does not fit together is refused."""
     count, schema = nominal_count(job.table), job.table.schema
     others = (
         *covariates_cost(job.bound, job.budget, job.covariate_share),
         *_sizes_cost(job, settings),
+        *variability_cost(job.bound, job.budget),
         *count_cost(schema.public_count, job.budget),
     )
     try:

@@ -10,6 +10,7 @@ from noisewise.models.formulas import Priors, formula_model
 from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
+from noisewise.models.mixed import MixedGlm, mixed
 from noisewise.models.mixture import Mixture, mixture
 from noisewise.models.named import family_from_text, glm_for, named_model
 from noisewise.models.network import Network
@@ -20,5 +21,5 @@ from noisewise.models.ready_made import (
     listed_targets,
     model_name,
 )
-from noisewise.models.target import Target
+from noisewise.models.target import Target, survey_weights, without_survey_weights
 from noisewise.models.units import of_units

@@ -78,7 +78,10 @@ class BoundModel:
             )
         found = centred(found, self.view.simulate_rows(np.random.default_rng(1), _ROWS))
         unit = self.view.schema.unit
-        return found if unit is None else of_units(found, unit.max_rows)
+        if unit is None:
+            return found
+        made = self.model.of_units if isinstance(self.model, ReadyMade) else of_units
+        return made(found, unit.max_rows)
 
     @property
     def width(self) -> int:
@@ -136,6 +139,11 @@ class BoundModel:
         """Whether simulated records are like real ones, up to the model: it takes no covariates,
         or all of them come from a public sample."""
         return self.view.covers(self.target.generated)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether records have survey weights."""
+        return self.view.schema.weight is not None
 
     @property
     def approximate(self) -> bool:

@@ -219,6 +219,30 @@ def weights_of(rows: Rows) -> Rows:
     return {WEIGHT: jnp.asarray(rows[WEIGHT], jnp.float32)} if WEIGHT in rows else {}
 
 
+def without_survey_weights(rows: Rows) -> Rows:
+    """The rows as the model itself generates them: every record that says anything counts once.
+
+    Args:
+        rows: Columns by name.
+    """
+    if WEIGHT not in rows:
+        return rows
+    return rows | {WEIGHT: jnp.where(rows[WEIGHT] > 0, 1.0, 0.0)}
+
+
+def survey_weights(rows: Rows) -> Any:
+    """The factor on every record's gradient; one where rows have no weights, or a weight is 0 and
+    nothing is multiplied.
+
+    Args:
+        rows: Columns by name.
+    """
+    if WEIGHT not in rows:
+        return np.ones(())
+    weight = np.asarray(rows[WEIGHT], float)
+    return np.where(weight > 0, weight, 1.0)
+
+
 def weighted(batch: Rows, *moments: Array) -> tuple[Array, ...]:
     """Per-record moments (records x coordinates) times the records' weights, if they have any.
 

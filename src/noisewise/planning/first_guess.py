@@ -89,7 +89,9 @@ def summarise(
     factor, precision, curvature = white.factor, white.precision, white.curvature
     # NumPyro's handlers are not safe in threads: only arithmetic is done beside.
     with ThreadPoolExecutor(1) as beside:
-        working = beside.submit(single_release, white.gradients, rows, white.prior, budget)
+        working = beside.submit(
+            single_release, white.gradients, rows, white.prior, budget, weights=simulated.weights
+        )
         steepness = clipped_steepness(target, simulated, factor, candidate_norms(white.gradients))
         curved = nonlinearity(target, simulated, factor, rows)
         (releases,) = working.result()
@@ -141,7 +143,9 @@ def release_sds(
 ) -> list[np.ndarray]:
     """For every budget, what the best single release would leave of unconstrained coordinates."""
     white = whiten(target, simulated, rows)
-    releases = single_release(white.gradients, rows, white.prior, *budgets)
+    releases = single_release(
+        white.gradients, rows, white.prior, *budgets, weights=simulated.weights
+    )
     return [sharpest(each).sds(white.factor) for each in releases]
 
 
@@ -231,7 +235,8 @@ def _curvature(
     unit = 1 / np.sqrt(np.diag(precision))
     scaled_precision = precision * np.outer(unit, unit)
     total = np.zeros_like(precision)
-    for gradients in simulated.gradients * unit:
+    # A weight counts once in the information, and is in both of the gradients.
+    for gradients in simulated.gradients * unit / np.sqrt(simulated.weights):
         information = rows * gradients.T @ gradients / records + scaled_precision
         values, vectors = np.linalg.eigh(information)
         total += (vectors * np.log(np.maximum(values, 1e-12))) @ vectors.T

@@ -27,7 +27,7 @@ from noisewise.dpsep import SepSettings, sep_design
 from noisewise.dpvi import Settings
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.evaluation import Scores
-from noisewise.mechanism import Budget, calibrate, count_cost
+from noisewise.mechanism import Budget, Release, calibrate, count_cost
 from noisewise.models import BoundModel, Priors, TargetNames, bind_model
 from noisewise.planning import files
 from noisewise.planning.duration import Counted
@@ -48,7 +48,7 @@ from noisewise.planning.search import (
     learn_recalibration,
     search,
 )
-from noisewise.posterior import sizes_cost
+from noisewise.posterior import refuse_weights_without_matrix, sizes_cost, variability_cost
 from noisewise.trials import sep_simulator
 
 SIMULATED = "simulated from the model's prior and the schema; no row was read"
@@ -256,11 +256,16 @@ def plan(
         raise NoisewiseError(f"schema must be a noisewise.Schema, got {shown(schema)}")
     bound = bind_model(model, schema, target, features, public_sample, family=family, priors=priors)
     bound.require("ordered_latents", "plan", "call fit without one, its settings need none")
+    if method == "dpvi":
+        refuse_weights_without_matrix(bound, None)
     simulated = rows if fits or method == "dp-sep" else 2
     refuse_if_too_large(simulated, bound.width, bound.target.dim, steps or STEPS, _DRAWS)
     bought = covariates_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    sizes = sizes_cost(bound, budget, covariate_share) if method == "dpvi" else ()
-    others = (*bought, *sizes, *count_cost(schema.public_count, budget))
+    more: tuple[Release, ...] = ()
+    if method == "dpvi":
+        sizes = sizes_cost(bound, budget, covariate_share)
+        more = (*sizes, *variability_cost(bound, budget))
+    others = (*bought, *more, *count_cost(schema.public_count, budget))
     bound = as_declared(bound, bought, rows) if bought else bound
     # Seconds of arithmetic that need no simulation are done beside it.
     with ThreadPoolExecutor(1) as beside:

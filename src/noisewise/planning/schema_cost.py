@@ -247,7 +247,12 @@ def _interval(declared: Column, real: _Real, setting: _Setting) -> _Interval:
         summary = summarise(known, rows, budget)
         frame = summary.factor
         release = release_at(
-            gradients @ frame, rows, frame.T @ precision @ frame, summary.clip.clip_norm, budget
+            gradients @ frame,
+            rows,
+            frame.T @ precision @ frame,
+            summary.clip.clip_norm,
+            budget,
+            weights=real.simulated.weights,
         )
         variances.append(release.sds(change @ frame)[width - 1] ** 2)
         hidden.append(known.share_noise >= 1)

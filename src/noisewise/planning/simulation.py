@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows, record_count
-from noisewise.models import Frame, ModelError, RowView, Target
+from noisewise.models import Frame, ModelError, RowView, Target, survey_weights
 from noisewise.models.linear_parts import clipped_curvatures
 from noisewise.planning.single_release import WIDE
 
@@ -36,12 +36,20 @@ class PriorPredictive(NamedTuple):
     """Mean of the prior in the unconstrained space."""
     prior_covariance: np.ndarray
     gradients: np.ndarray
-    """Simulated parameters x records x dim: per-record gradients of the log-likelihood."""
+    """Simulated parameters x records x dim: per-record gradients of the log-likelihood, times
+    records' weights where they have any."""
     thetas: np.ndarray
     rows: Rows
     """The simulated parameters and, for each, its records (parameters x records x ...)."""
     gaussian_prior: bool = True
     """Whether the prior is Gaussian in the unconstrained space."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the records (parameters x records x 1), or one where they have none."""
+        found = survey_weights(self.rows)[..., None]
+        # Units of several rows have no survey weights.
+        return np.asarray(found if found.ndim <= self.gradients.ndim else np.ones(1))
 
 
 def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPredictive:

@@ -77,12 +77,17 @@ def candidate_norms(gradients: np.ndarray) -> np.ndarray:
 
 
 def single_release(
-    gradients: np.ndarray, rows: int, prior_precision: np.ndarray, *budgets: Budget
+    gradients: np.ndarray,
+    rows: int,
+    prior_precision: np.ndarray,
+    *budgets: Budget,
+    weights: np.ndarray | float = 1.0,
 ) -> list[list[SingleRelease]]:
-    """For every budget, single releases at every candidate clip norm, from simulated gradients."""
+    """For every budget, single releases at every candidate clip norm, from simulated gradients,
+    which are multiplied by these weights."""
     norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
     moments = [
-        _moments(gradients, norms, rows, prior_precision, clip_norm)
+        _moments(gradients, gradients / weights, norms, rows, prior_precision, clip_norm)
         for clip_norm in candidate_norms(gradients)
     ]
     return [[_release(found, prior_precision, budget) for found in moments] for budget in budgets]
@@ -94,10 +99,12 @@ def release_at(
     prior_precision: np.ndarray,
     clip_norm: float,
     budget: Budget,
+    *,
+    weights: np.ndarray | float = 1.0,
 ) -> SingleRelease:
     """The single release at a clip norm that was chosen otherwise, say on other covariates."""
     norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
-    found = _moments(gradients, norms, rows, prior_precision, clip_norm)
+    found = _moments(gradients, gradients / weights, norms, rows, prior_precision, clip_norm)
     return _release(found, prior_precision, budget)
 
 
@@ -122,6 +129,7 @@ def sharpest(
 
 def _moments(
     gradients: np.ndarray,
+    scores: np.ndarray,
     norms: np.ndarray,
     rows: int,
     prior_precision: np.ndarray,
@@ -129,9 +137,9 @@ def _moments(
 ) -> _Moments:
     clipped = gradients * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-30))
     if gradients.shape[-1] > WIDE:
-        return _wide_moments(gradients, clipped, rows, prior_precision, clip_norm)
+        return _wide_moments(gradients, scores, clipped, rows, prior_precision, clip_norm)
     records, across = gradients.shape[1], np.swapaxes(clipped, 1, 2)
-    sensitivity = rows * across @ gradients / records
+    sensitivity = rows * across @ scores / records
     mean = clipped.mean(1)
     variability = rows * (across @ clipped / records - mean[:, :, None] * mean[:, None, :])
     inverse = np.linalg.inv(sensitivity + prior_precision)
@@ -145,6 +153,7 @@ def _moments(
 
 def _wide_moments(
     gradients: np.ndarray,
+    scores: np.ndarray,
     clipped: np.ndarray,
     rows: int,
     prior_precision: np.ndarray,
@@ -153,7 +162,7 @@ def _wide_moments(
     """Diagonals alone: matrices of so many coordinates, one for each simulated parameter and norm,
     would take gigabytes, and off their diagonals a thousand records say little."""
     records, mean = gradients.shape[1], clipped.mean(1)
-    sensitivity = rows * np.einsum("pri,pri->pi", clipped, gradients) / records
+    sensitivity = rows * np.einsum("pri,pri->pi", clipped, scores) / records
     variability = rows * (np.einsum("pri,pri->pi", clipped, clipped) / records - mean**2)
     lost = gradients - clipped
     share = rows / (sensitivity + np.diag(prior_precision))

@@ -8,3 +8,8 @@ from noisewise.posterior.methods import LARGEST_MATRIX, METHODS, check_method, d
 from noisewise.posterior.noise_aware import infer, infer_many
 from noisewise.posterior.pooling import infer_pooled
 from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status
+from noisewise.posterior.variability import (
+    refuse_weights_without_matrix,
+    variability_cost,
+    variability_mechanism,
+)

@@ -17,7 +17,7 @@ from scipy.special import chdtri
 
 from noisewise._shapes import Float
 from noisewise.data import Rows
-from noisewise.models import Frame, Target
+from noisewise.models import Frame, Target, without_survey_weights
 from noisewise.posterior.mean_shift import (
     log_curvature_gradient,
     log_sensitivity_gradient,
@@ -74,7 +74,7 @@ class ExpectedMoments(NamedTuple):
 
 class RecordMoments(NamedTuple):
     """What is simulated, per record. psi is a record's clipped gradient, averaged over where
-    gradients were taken, and u its unclipped one at the truth."""
+    gradients were taken, and u its score: the unclipped one at the truth, without a weight."""
 
     psi_mean: Float[Any, "*fits dim"]
     u_mean: Float[Any, "*fits dim"]
@@ -125,14 +125,16 @@ def simulate(
     )
 
     of_records = record_gradients(target, frame, records)
-    u = of_records.at(truths)
+    # A record's score is of the model that it was drawn from, which knows no weights.
+    scores = record_gradients(target, frame, without_survey_weights(records))
+    u = scores.at(truths)
     psi = of_records.clipped_mean(iterates, clip_norm)
     some = min(JACOBIAN_RECORDS, len(u))
     # Truths take turns from record to record, iterates from round to round of them.
     turns = jnp.arange(some) // (2 * len(point.truth_perturbations)) % len(iterates)
     jacobians = of_records.clipped_jacobians(iterates[turns], clip_norm)
     centred_psi, centred_u = psi - psi.mean(0), u - u.mean(0)
-    along = partial(of_records.along, truths)
+    along = partial(scores.along, truths)
     of_log_sensitivity = partial(log_sensitivity_gradient, along, psi, u)
     return RecordMoments(
         psi_mean=psi.mean(0),

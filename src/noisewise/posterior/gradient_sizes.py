@@ -55,6 +55,13 @@ def share_for_sizes(
     """
     if wanted is not None and not 0 <= wanted < 1:
         raise NoisewiseError(f"misfit_share must be in [0, 1), got {shown(wanted)}")
+    if bound.weighted:  # how weights go with outcomes, and so with sizes, nothing says
+        if wanted:
+            raise NoisewiseError(
+                "misfit_share compares records with simulated ones, which survey weights make "
+                "unlike: leave it out"
+            )
+        return 0.0
     known = bound.simulable or bound.approximate or share_to_spend(bound, covariate_share) > 0
     readable = bound.capabilities.unique_optimum and bound.target.dim <= LARGEST_MATRIX
     if not (known and readable and bound.target.has_covariates):

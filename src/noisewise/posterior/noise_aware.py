@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._shapes import Float
-from noisewise.dpvi import Settings, Trace, TraceStatistics
+from noisewise.dpvi import Settings, Trace, TraceStatistics, Variability
 from noisewise.posterior import analytic, exact, laplace, nuts
 from noisewise.posterior.averaging import Stationarity, average, group_stationarity
 from noisewise.posterior.burn_in import (
@@ -25,6 +25,7 @@ from noisewise.posterior.methods import check_method
 from noisewise.posterior.model_prior import UnderGaussianPrior, under_model_prior
 from noisewise.posterior.status import NoiseAwarePosterior, Outcome, Status, is_usable
 from noisewise.posterior.trace_model import diagonal_model
+from noisewise.posterior.variability import shrunk
 
 _DIAGONAL = {"exact": exact, "naive": exact, "nuts": nuts, "laplace": laplace}
 
@@ -172,6 +173,8 @@ def _outcome(
 ) -> Outcome:
     settings, rule, dim = context.settings, context.rule, context.dim
     found = _infer_optimum(method, kept.statistics, expected, context, draws, rng)
+    if trace.variability is not None:
+        found = _with_variability(found, trace.variability, context)
     settled = kept.burn_in.settled and within_reach(kept.statistics, found.optimum)
     settled = settled and not still_climbs(trace.leading(context.rule.observed))
     averaged, theta = None, None
@@ -206,6 +209,15 @@ def _outcome(
         moments=moments,
         averaged=averaged,
     )
+
+
+def _with_variability(
+    found: NoiseAwarePosterior, bought: Variability, context: FitContext
+) -> NoiseAwarePosterior:
+    """The variability that was bought in place of the simulated one, or of the curvature."""
+    prior = context.prior_precision
+    whole = found.curvature.mean(0) if found.expected is None else found.expected.variability
+    return found._replace(variability=shrunk(bought, np.asarray(whole) - prior) + prior)
 
 
 def _infer_optimum(

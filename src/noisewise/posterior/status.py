@@ -82,6 +82,8 @@ class NoiseAwarePosterior(NamedTuple):
     """What was simulated and trusted: its bias is taken off. None is nothing."""
     given: OptimumGiven | None = None
     """The optimum for every curvature matrix that was drawn."""
+    variability: Float[np.ndarray, "dim dim"] | None = None
+    """B as it was bought, prior included; None is what was simulated."""
 
     def draw_theta(self, rng: np.random.Generator) -> Float[np.ndarray, "draws dim"]:
         """theta given each optimum: N(optimum, A^-1), or the sandwich covariance and the mean shift
@@ -89,6 +91,11 @@ class NoiseAwarePosterior(NamedTuple):
         shock = rng.standard_normal(self.optimum.shape)
         if self.curvature.ndim == 2:
             return self.optimum + shock * self.curvature**-0.5
+        if self.variability is not None:
+            pull = shock @ np.linalg.cholesky(self.variability).T
+            if self.expected is not None:
+                pull = pull + self.expected.mean_shift
+            return self.optimum + np.linalg.solve(self.curvature, pull[..., None])[..., 0]
         roots = np.linalg.cholesky(self.curvature)
         if self.expected is not None:
             shock = shock @ self._sandwich_root().T
@@ -109,7 +116,11 @@ class NoiseAwarePosterior(NamedTuple):
             theta = self.draw_theta(np.random.default_rng(0))
             return Moments(theta.mean(0), np.atleast_2d(np.cov(theta, rowvar=False)))
         inverse_roots = np.linalg.inv(np.linalg.cholesky(self.given.sensitivity)).mT
-        spread = inverse_roots @ self._sandwich_root()
+        if self.variability is None:
+            spread = inverse_roots @ self._sandwich_root()
+        else:
+            root = np.linalg.cholesky(self.variability)
+            spread = inverse_roots @ inverse_roots.mT @ root
         means = self.given.mean
         if self.expected is not None:
             means = means + inverse_roots @ inverse_roots.mT @ self.expected.mean_shift

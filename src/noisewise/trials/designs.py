@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -11,7 +12,15 @@ from jax import Array
 from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpsep import SepDesign, SepFit, SepRegression, finish
-from noisewise.dpvi import BlockSums, Settings, Trace, assemble
+from noisewise.dpvi import (
+    BlockSums,
+    Settings,
+    Trace,
+    assemble,
+    settled_mean,
+    variability_of,
+    variability_run,
+)
 from noisewise.engine import Run, block_length, run_phases_simulated, run_simulated
 from noisewise.mechanism import Mechanism
 from noisewise.models import BoundModel, Target
@@ -46,11 +55,14 @@ where the code is."""
 class _FitByDpvi:
     target: Target
 
-    def __call__(self, runs: Sequence[Run], rows: Rows, key: Array) -> tuple[BlockSums, Array]:
-        (run,) = runs
+    def __call__(self, runs: Sequence[Run], rows: Rows, key: Array) -> Any:
+        run, *after = runs
         table = self.target.prepare(rows, run.numbers.constants.frame)
-        found = run_simulated(run, table, key, block_length(run))
-        return found.records, found.state.parameters
+        found, products = run_simulated(run, table, key, block_length(run)), None
+        if after:
+            once = after[0].starting_at(settled_mean(found.records))
+            products = run_simulated(once, table, jax.random.fold_in(key, 1)).state.total
+        return found.records, found.state.parameters, products
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,23 +73,25 @@ class DpviTrial:
     settings: Settings
     run: Run
     public_count: int
+    variability_run: Run | None = None
+    """What is released after it, where records have weights."""
     posterior: str | None = None
     covariates: tuple[BoundModel, ...] = ()
     """The model with its covariates as far as a fit knows them; none are the model's own."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """One."""
-        return (self.run,)
+        """One, or two."""
+        return (self.run,) if self.variability_run is None else (self.run, self.variability_run)
 
     @property
     def fit_table(self) -> TableFit:
-        """Block sums and last iterate."""
+        """Block sums, last iterate and, where that is released, the sum of gradients' products."""
         return _FitByDpvi(self.bound.target)
 
     def read(
         self,
-        released: Sequence[tuple[BlockSums, np.ndarray]],
+        released: Sequence[tuple[BlockSums, np.ndarray, np.ndarray | None]],
         draws: int,
         rngs: Sequence[np.random.Generator],
         width: int,
@@ -96,7 +110,7 @@ class DpviTrial:
         references = [reference_rows(one, self.public_count) for one in known]
         outcomes = infer_pooled(
             posterior or self.posterior or default_method(self.settings),
-            [Trace(BlockSums(*sums), last) for sums, last in released],
+            [self._trace(*one) for one in released],
             [FitContext.of(self.run, self.settings, one) for one in references],
             draws,
             rngs,
@@ -113,6 +127,13 @@ class DpviTrial:
             for outcome in outcomes
         ]
 
+    def _trace(self, sums: BlockSums, last: np.ndarray, products: np.ndarray | None) -> Trace:
+        found = None
+        if products is not None:
+            assert self.variability_run is not None  # which released them
+            found = variability_of(self.variability_run, products)
+        return Trace(BlockSums(*sums), last, variability=found)
+
 
 def dpvi_trial(
     bound: BoundModel,
@@ -120,11 +141,26 @@ def dpvi_trial(
     mechanism: Mechanism,
     public_count: int,
     posterior: str | None = None,
+    variability: Mechanism | None = None,
 ) -> DpviTrial:
-    """DPVI with these settings under a calibrated mechanism."""
+    """DPVI with these settings under a calibrated mechanism.
+
+    Args:
+        bound: The model.
+        settings: How it is fitted.
+        mechanism: Calibrated.
+        public_count: Number of rows of every table.
+        posterior: How traces are read; None is the default.
+        variability: `posterior.variability_mechanism`, where records have weights.
+    """
     run = assemble(settings, bound.target, mechanism, public_count)
     return DpviTrial(
-        bound=bound, settings=settings, run=run, public_count=public_count, posterior=posterior
+        bound=bound,
+        settings=settings,
+        run=run,
+        public_count=public_count,
+        variability_run=None if variability is None else variability_run(run, variability),
+        posterior=posterior,
     )
 
 

@@ -22,6 +22,7 @@ from noisewise.dpvi import Settings
 from noisewise.engine import Run
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, Target
+from noisewise.posterior import variability_mechanism
 from noisewise.trials.designs import Design, SepTrial, SimulatedPosterior, TableFit, dpvi_trial
 
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
@@ -206,7 +207,8 @@ def simulator(
     mechanism = settings.mechanism(noise_multiplier)
     if noise_multiplier is None:
         mechanism = mechanism.calibrate(budget, others)
-    design = dpvi_trial(bound, settings, mechanism, public_count, posterior)
+    variability = variability_mechanism(bound, settings.clip_norm, budget)
+    design = dpvi_trial(bound, settings, mechanism, public_count, posterior, variability)
     return Simulator(bound, design, public_count)
 
 
