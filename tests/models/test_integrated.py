@@ -95,7 +95,7 @@ def test_nodes_have_the_declared_mean_and_shares(column) -> None:
     if column is AGE:
         assert nodes.shares @ nodes.values == pytest.approx(0.5, abs=1e-9)
         spread = nodes.shares @ (nodes.values - 0.5) ** 2
-        assert spread == pytest.approx(1, abs=0.03)
+        assert spread == pytest.approx(1, abs=0.04)  # eight points on the scale of quantiles
 
 
 def test_no_shape_follows_from_which_cells_are_missing() -> None:
