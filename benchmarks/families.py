@@ -9,7 +9,6 @@ that was stopped goes on.
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 import jax
@@ -52,7 +51,6 @@ def outcome_of(name: str) -> list[nw.Column]:
 
 def measured(name: str, simulations: int, steps: int, folder: Path | None) -> str:
     """A family's line of the table."""
-    start = time.perf_counter()
     columns = outcome_of(name)
     schema = nw.Schema((*COVARIATES, *columns), rows=ROWS)
     target = [column.name for column in columns]
@@ -85,7 +83,6 @@ def measured(name: str, simulations: int, steps: int, folder: Path | None) -> st
         _range(found.noise_unaware_z_sd),
         str(int((found.status != "OK").sum())),
         ", ".join(_missed(found)) or "none",
-        f"{time.perf_counter() - start:.0f} s",
     ]
     return f"| {' | '.join(parts)} |"
 
@@ -117,8 +114,8 @@ def table(lines: list[str], simulations: int, steps: int) -> str:
             f"{1 / np.sqrt(k):.2f}, z sd {1 / np.sqrt(2 * k):.2f}; device: {device}.",
             "",
             "| family | parameters | 95% hold (worst) | z mean | z sd | plain DPVI's z sd | not ok "
-            "| beyond the goal | time |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+            "| beyond the goal |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
             *lines,
         ]
     )

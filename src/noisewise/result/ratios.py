@@ -13,6 +13,7 @@ from noisewise.models.families.ratios import Ratio
 from noisewise.result.request import Request
 
 Draws = Mapping[str, np.ndarray]
+_SDS = 1.8
 
 
 class Change(NamedTuple):
@@ -100,9 +101,10 @@ def _change(entry: Mapping[str, Any], schema: Schema) -> Change | None:
         return Change(name, f"{name} 1 instead of 0", 1.0) if name == column.name else None
     if name != column.name and not (column.shape and name.startswith(f"{column.name}[")):
         return None
-    step = readable_step(float(entry["scale"]))
+    scale = float(entry["scale"])
+    step = readable_step(scale if column.sd is not None else scale / 2)
     said = f"{step:,g}"
-    return Change(f"{name} +{said}", f"{name} higher by {said}", step / float(entry["scale"]))
+    return Change(f"{name} +{said}", f"{name} higher by {said}", step / scale)
 
 
 def _of_term(entry: Mapping[str, Any], request: Request) -> Change | None:
@@ -135,14 +137,14 @@ def _level(name: str, column: Column) -> Change | None:
     return Change(name, f"{column.name} {name[len(start) :]} instead of {reference}", 1.0)
 
 
-def readable_step(scale: float) -> float:
+def readable_step(sd: float) -> float:
     """A change in the column's unit that is neither a grain nor more than people differ by: the
-    power of ten at or below the declared sd, or half the range.
+    largest power of ten below some two sds.
 
     Args:
-        scale: By which the column is divided.
+        sd: As declared, or a quarter of the range.
 
-    >>> readable_step(15.0), readable_step(1.0), readable_step(50_000.0), readable_step(0.3)
-    (10.0, 1.0, 10000.0, 0.1)
+    >>> readable_step(15.0), readable_step(5.0), readable_step(0.6), readable_step(25_000.0)
+    (10.0, 1.0, 1.0, 10000.0)
     """
-    return float(f"1e{math.floor(math.log10(scale) + 1e-9)}")
+    return float(f"1e{math.floor(math.log10(_SDS * sd))}")

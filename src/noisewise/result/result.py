@@ -102,7 +102,7 @@ class Result(Shown):
         multiplied, the factor's median and its central interval.
 
         Of a category, a change is another level instead of the reference; of a number, ``+10`` is
-        the power of ten at or below the declared sd, or half the range.
+        the largest power of ten below some two declared sds, or half the range.
 
         Args:
             level: Probability of the intervals.
