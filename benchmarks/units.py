@@ -1,6 +1,7 @@
 """Do error bars hold where people have several rows, and are protected whole?
 
     python -m benchmarks.units --fits 200 [--people 5000] [--epsilon 1] [--group 10]
+    python -m benchmarks.units --model "mixed(logistic)" --steps 1000 --people 3000 --fits 60
 
 People have 1 to 8 rows, most of them few, which nobody declared; sex is one person's in all of
 them, age goes up by a year. Truths come from the prior, outcomes from the truth; what fits know of
@@ -56,12 +57,14 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=5000)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--group", type=int, default=10, help="fits that share one table")
+    parser.add_argument("--model", default="logistic", help="or mixed(logistic)")
+    parser.add_argument("--steps", type=int, help="of a fit, where not as many as usual")
     given = parser.parse_args()
-    bound = bind_model("logistic", SCHEMA, "ill")
+    bound = bind_model(given.model, SCHEMA, "ill")
     budget, parts = Budget(epsilon=given.epsilon, delta=DELTA), []
     for first in range(0, given.fits, given.group):
         arrays = people(np.random.default_rng([11, first]), given.people)
-        ready = given_covariates_simulator(bound, arrays, budget, seed=first)
+        ready = given_covariates_simulator(bound, arrays, budget, seed=first, steps=given.steps)
         numbers = list(range(first, min(first + given.group, given.fits)))
         parts.append(ready.run(numbers, draws=DRAWS, seed=5))
         print(f"{numbers[-1] + 1} of {given.fits}", flush=True)

@@ -56,6 +56,11 @@ def rehearse_purchase(
             "the table's schema is not the one that was fitted: read the table with "
             "result.request.schema"
         )
+    if table.schema.unit is not None:
+        raise NoisewiseError(
+            "checks and comparisons are bought of single rows, and the schema declares a [unit], "
+            f"{table.schema.unit.column}: they do not know whole units yet"
+        )
     book = None if ledger is None else Ledger.of(ledger)
     if book is not None:
         book.account()

@@ -38,7 +38,8 @@ Model = Annotated[
     typer.Option(
         show_default="logistic",
         help="logistic, probit, poisson, negbin, linear, student, gamma, lognormal, softmax, "
-        "ordinal, weibull, piecewise-exponential, network, mixture, or path/to/model.py:function.",
+        "ordinal, weibull, piecewise-exponential, mixed(FAMILY, SLOPE), network, mixture, or "
+        "path/to/model.py:function.",
     ),
 ]
 Formula = Annotated[

@@ -26,6 +26,7 @@ def given_covariates_simulator(
     plan: Plan | None = None,
     share: float | None = None,
     posterior: str | None = None,
+    steps: int | None = None,
 ) -> Simulator:
     """DPVI of tables with these covariates; their outcomes are simulated anew for each.
 
@@ -38,6 +39,7 @@ def given_covariates_simulator(
         plan: Made anew for the covariates as they turn out to be; None makes a quick one.
         share: Part of the budget that buys the shape; None is the default.
         posterior: How traces are read; None is the default.
+        steps: Of a fit without a plan; None is the usual number.
     """
     schema = bound.view.schema
     table = Table.from_arrays(arrays, schema, allow_constant=True)
@@ -45,7 +47,7 @@ def given_covariates_simulator(
     known = know_covariates(bound, table, rows, budget, share=share, insecure_seed=seed)
     first = known.bounds[0]
     if plan is None:
-        settings = guess_settings(first, rows, budget, None)
+        settings = guess_settings(first, rows, budget, steps)
     else:
         settings = plan.redesigned(first, rows)
     others = (

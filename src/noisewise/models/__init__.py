@@ -10,6 +10,7 @@ from noisewise.models.formulas import Priors, formula_model
 from noisewise.models.frame import Frame, identity_frame, scaled_frame, whitened_frame
 from noisewise.models.glm import Glm, linear, logistic, poisson
 from noisewise.models.inspection import ModelError
+from noisewise.models.mixed import MixedGlm, mixed
 from noisewise.models.mixture import Mixture, mixture
 from noisewise.models.named import family_from_text, glm_for, named_model
 from noisewise.models.network import Network

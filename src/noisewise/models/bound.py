@@ -80,7 +80,10 @@ class BoundModel:
         found = centred(found, self._complete_rows(1, _ROWS))
         found = integrated(found) if self.view.integrating else found
         unit = self.view.schema.unit
-        return found if unit is None else of_units(found, unit.max_rows)
+        if unit is None:
+            return found
+        made = self.model.of_units if isinstance(self.model, ReadyMade) else of_units
+        return made(found, unit.max_rows)
 
     def _complete_rows(self, seed: int, count: int) -> Rows:
         """A few simulated rows as the model takes them."""

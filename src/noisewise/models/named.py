@@ -11,6 +11,7 @@ from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.models.families import FAMILIES, OTHER_NAMES, Family, PiecewiseExponential, Student
 from noisewise.models.glm import Glm
+from noisewise.models.mixed import mixed, mixed_from_text
 from noisewise.models.mixture import mixture_from_text
 from noisewise.models.network import network_from_text
 from noisewise.models.ready_made import ReadyMade, TargetNames, listed_targets
@@ -39,7 +40,8 @@ def named_model(
 
     A mixture gets its columns from the schema here: all of them, or the ``features`` and the
     target. Its name may say more, as in ``mixture(components=8, response=poisson)``, and so may
-    those of two families: ``piecewise-exponential(cuts=6, 12, 24)``, ``student(degrees=7)``.
+    those of two families: ``piecewise-exponential(cuts=6, 12, 24)``, ``student(degrees=7)``. A
+    regression with an intercept, or slopes, of each unit's own is ``mixed(logistic, age)``.
 
     By name, priors follow the target's declaration, as each family's docstring says: for
     ``linear``, coefficients and residual sd are on the scale of its ``sd`` (or a quarter of its
@@ -55,8 +57,14 @@ def named_model(
     >>> str(named_model("negbin"))
     'negative-binomial'
     """
+    columns = [schema[n] for n in listed_targets(target) if schema is not None and n in schema]
     if isinstance(model, str):
-        model = mixture_from_text(model) or network_from_text(model) or model
+        model = (
+            _mixed_model(model, columns)
+            or mixture_from_text(model)
+            or network_from_text(model)
+            or model
+        )
     if isinstance(model, ReadyMade):
         return model if schema is None else model.of(schema, target, features)
     if callable(model):
@@ -65,7 +73,6 @@ def named_model(
         raise NoisewiseError(f"model must be a NumPyro model or a name, got {model!r}")
     found = family_from_text(model)
     if found is not None:
-        columns = [schema[n] for n in listed_targets(target) if schema is not None and n in schema]
         return with_priors(found, *columns[:2]) if columns else found
     _refuse_brackets(model)
     path, _, name = model.rpartition(":")
@@ -75,6 +82,17 @@ def named_model(
             "path/to/model.py:function"
         )
     return _from_file(Path(path), name)
+
+
+def _mixed_model(text: str, columns: list[Column]) -> ReadyMade | None:
+    """The mixed model that a text names, its priors as the target's declaration has them."""
+    named = mixed_from_text(text)
+    if named is None:
+        return None
+    glm = family_from_text(named[0])
+    if glm is None:
+        raise NoisewiseError(f"model {text!r} names no family: choose among {', '.join(FAMILIES)}")
+    return mixed(with_priors(glm, *columns[:2]) if columns else glm, named[1])
 
 
 def family_from_text(text: str) -> Glm | None:

@@ -6,6 +6,8 @@ from typing import Any, Self, TypeAlias
 
 from noisewise._validate import NoisewiseError, listed, shown
 from noisewise.data import Schema
+from noisewise.models.target import Target
+from noisewise.models.units import of_units
 
 TargetNames: TypeAlias = str | Sequence[str] | None
 """The column that a model is to explain; of a survival model a time and whether it is an event's.
@@ -90,6 +92,10 @@ class ReadyMade:
     def of(self, schema: Schema, target: TargetNames, features: list[str] | None) -> Self:
         """The same model for the columns of this schema."""
         return self
+
+    def of_units(self, target: Target, most_rows: int) -> Target:
+        """The target of units of up to so many rows, from that of rows."""
+        return of_units(target, most_rows)
 
     def columns(self) -> tuple[str, ...] | None:
         """The columns that it takes, where its signature does not name them."""

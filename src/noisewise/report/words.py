@@ -14,8 +14,12 @@ from noisewise.result import Result
 def headline(result: Result) -> str:
     """The model and the target, as a title."""
     name, target = result.request.model, result.request.target
-    family = FAMILIES.get(name.partition("(")[0])
+    mixed = name.startswith("mixed(")
+    known = name[len("mixed(") :].rstrip(")").partition(",")[0] if mixed else name
+    family = FAMILIES.get(known.partition("(")[0])
     title = f"Model {name}" if family is None else family.title
+    if mixed and family is not None:
+        title = f"Mixed {title[0].lower()}{title[1:]}"
     if name.startswith("network("):
         title = "Neural network"
     return f"{title} of {target}" if target is not None else title
