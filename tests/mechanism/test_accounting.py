@@ -7,6 +7,7 @@ import pytest
 from noisewise._validate import NoisewiseError
 from noisewise.mechanism import Budget, Mechanism, Release, calibrate
 from noisewise.mechanism.accounting import (
+    _epsilon_of,
     epsilon_by_renyi,
     epsilon_spent,
     gaussian_limit,
@@ -133,3 +134,17 @@ def test_a_mechanism_without_noise_says_so():
     mechanism = Mechanism(clip_norm=1.0, sampling_rate=0.1, steps=10)
     with pytest.raises(ValueError, match=r"call calibrate\(budget\) first"):
         _ = mechanism.multiplier
+
+
+def test_a_certificate_finds_what_calibration_found():
+    """In whatever order releases are listed, and without composing them again."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    counts = Release(what="counts", noise_multiplier=30.0)
+    rows = Release(what="number of rows", noise_multiplier=45.0)
+    noise = calibrate(budget, 0.1, 2000, (counts, rows))
+    misses = _epsilon_of.cache_info().misses
+    orders = [(counts, steps(noise, times=2000), rows), (rows, counts, steps(noise, times=2000))]
+    first, second = (epsilon_spent(order, 1e-6, "add-remove") for order in orders)
+    assert first == second
+    assert budget.epsilon * (1 - 1e-5) < first <= budget.epsilon
+    assert _epsilon_of.cache_info().misses == misses

@@ -11,7 +11,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,7 +119,6 @@ def _relation(adjacency: str) -> NeighboringRelation:
     return NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
-@lru_cache(maxsize=256)
 def epsilon_spent(
     releases: tuple[Release, ...],
     delta: float,
@@ -129,6 +128,9 @@ def epsilon_spent(
 ) -> float:
     """Epsilon at ``delta`` of all the releases together (an upper bound).
 
+    The same in whatever order they are, so that a certificate finds what was found when its noise
+    was calibrated.
+
     Args:
         releases: Made on the same data.
         delta: At which epsilon is wanted.
@@ -136,9 +138,24 @@ def epsilon_spent(
         width: Of the privacy-loss grid: see `discretisation`.
         more: Further releases, where many are tried beside the same ones.
     """
-    accountant = _accountant(releases, adjacency, width)
-    if more:
-        accountant = copy.deepcopy(accountant).compose(compose(more))
+    if not more:
+        more = tuple(one for one in releases if one.sampling_rate != 1.0)
+        releases = tuple(one for one in releases if one.sampling_rate == 1.0)
+    known, tried = (tuple(sorted(some, key=astuple)) for some in (releases, more))
+    return _epsilon_of(known, tried, delta, adjacency, width)
+
+
+@lru_cache(maxsize=256)
+def _epsilon_of(
+    known: tuple[Release, ...],
+    tried: tuple[Release, ...],
+    delta: float,
+    adjacency: str,
+    width: float,
+) -> float:
+    accountant = _accountant(known, adjacency, width)
+    if tried:
+        accountant = copy.deepcopy(accountant).compose(compose(tried))
     return float(accountant.get_epsilon(delta))
 
 

@@ -217,8 +217,12 @@ def linear(prior_scale: float = 1.0, noise_scale: float = 1.0) -> Glm:
     return Glm("linear", prior_scale, noise_scale)
 
 
-def regression_parts(kind: Family, dim: int, frame: Frame, rows: Rows) -> LinearParts:
-    """Linear predictors, then the family's own parameters, of every record.
+_MOST_PARTS, _MOST_PART_NUMBERS = 8, 4096
+
+
+def regression_parts(kind: Family, dim: int, frame: Frame, rows: Rows) -> LinearParts | None:
+    """Linear predictors, then the family's own parameters, of every record; None where they are so
+    many that the model itself takes less memory.
 
     Args:
         kind: The family.
@@ -229,6 +233,8 @@ def regression_parts(kind: Family, dim: int, frame: Frame, rows: Rows) -> Linear
     design = jnp.asarray(rows["X"], jnp.float32)
     count, width = kind.predictors, design.shape[1]
     own = dim - count * width
+    if count + own > _MOST_PARTS and (count + own) * dim > _MOST_PART_NUMBERS:
+        return None
     by_model = jnp.zeros((len(design), count + own, dim))
     for k in range(count):
         by_model = by_model.at[:, k, k * width : (k + 1) * width].set(design)
