@@ -11,7 +11,12 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 from noisewise import Result, Table, fit
 from noisewise.dpvi import Settings
-from noisewise.estimators import DPLinearRegression, DPLogisticRegression, DPPoissonRegression
+from noisewise.estimators import (
+    DPGammaRegression,
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPPoissonRegression,
+)
 from noisewise.models import Glm
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -29,6 +34,7 @@ _SMALL: dict[str, Any] = {
 }
 _LOGISTIC = DPLogisticRegression(**_SMALL)
 _POISSON = DPPoissonRegression(**_SMALL, target_bounds=(0, 1000))
+_GAMMA = DPGammaRegression(**_SMALL, target_bounds=(0.01, 1000))
 _LINEAR = DPLinearRegression(**_SMALL, target_bounds=(-5, 5))
 
 _NOT_COUNTS = "the check's targets are not whole numbers, which a Poisson regression must refuse"
@@ -45,7 +51,7 @@ _WITHOUT_COUNTS = (
 
 def _fit_unplanned(model: Glm, table: Table, *, steps: int, **asked: Any) -> Result:
     """`noisewise.fit` with settings that suit any small table."""
-    coordinates = len(table.schema.names) + (model.family == "linear")
+    coordinates = len(table.schema.names) + (model.family in ("linear", "gamma"))
     settings = Settings(
         clip_norm=0.5,
         sampling_rate=1.0,
@@ -89,6 +95,15 @@ class _Rounding(DPPoissonRegression):
         return super().fit(X, y)
 
 
+class _Positive(DPGammaRegression):
+    """Makes positive numbers of any, so that every check runs."""
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
+        if np.asarray(y).dtype.kind in "fiu":
+            y = np.exp(np.clip(np.asarray(y, float), -3, 3))
+        return super().fit(X, y, groups)
+
+
 def _checks_on_counts() -> list[Any]:
     checks = estimator_checks_generator(_Rounding(**_POISSON.get_params()))
     return [
@@ -96,6 +111,12 @@ def _checks_on_counts() -> list[Any]:
         for estimator, check in checks
         if check.func.__name__ in _WITHOUT_COUNTS
     ]
+
+
+@pytest.mark.slow
+@parametrize_with_checks([_Positive(**_GAMMA.get_params())])
+def test_scikit_learn_check_on_positive_numbers(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
 
 
 @pytest.mark.parametrize(("estimator", "check"), _checks_on_counts())
@@ -108,4 +129,5 @@ def test_tags() -> None:
     assert not tags.classifier_tags.multi_class
     assert tags.non_deterministic
     assert not DPLinearRegression(insecure_seed=1).__sklearn_tags__().non_deterministic
-    assert DPPoissonRegression().__sklearn_tags__().target_tags.positive_only
+    for kind in (DPPoissonRegression, DPGammaRegression):
+        assert kind().__sklearn_tags__().target_tags.positive_only

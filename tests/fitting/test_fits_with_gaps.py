@@ -46,6 +46,7 @@ def case(model, columns, target):
     ("model", "columns", "target"),
     [
         ("logistic", (AGE, WARD, ILL), "ill"),
+        ("logistic", (replace(AGE, how="integrate"), ILL), "ill"),
         ("mixture(2)", (WARD, ILL, SEX), None),
     ],
 )

@@ -110,6 +110,11 @@ def test_bad_people_and_times_are_refused_in_a_line(people, times, message, fitt
     assert "\n" not in str(refused.value)
 
 
+def test_predictions_point_to_the_curves(fitted):
+    with pytest.raises(NoisewiseError, match=r"result\.survival\("):
+        fitted("weibull", shape=1.0).predict({"age": [50], "smoker": [1], "ward": ["a"]})
+
+
 def test_other_models_have_no_curves(make_result):
     with pytest.raises(NoisewiseError, match="fit weibull or piecewise"):
         make_result().survival()

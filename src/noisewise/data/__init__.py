@@ -10,6 +10,7 @@ from noisewise.data.encoding import Encoder, in_own_terms, source_columns
 from noisewise.data.errors import DataError, SchemaError
 from noisewise.data.formulas import FormulaEncoder, is_formula
 from noisewise.data.gaps import GAP, fill_value, filled, indicator_name, is_gap
+from noisewise.data.integration import completed
 from noisewise.data.json_schema import json_schema_text
 from noisewise.data.private import (
     SIZE,

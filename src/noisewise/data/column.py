@@ -63,8 +63,8 @@ class Column:
         shares: Guess of the share of each category, in the order of `categories`; sums to 1.
         missing: `"allowed"` where cells may be missing; None, the default, refuses them.
         how: What a regression does with a missing cell: `"indicator"`, the default, puts `fill` in
-            its place and adds a 0/1 column for the gap; `"integrate"` is for models that generate
-            the column, such as the mixture, and integrate it out.
+            its place and adds a 0/1 column for the gap; `"integrate"` integrates the cell out under
+            the declared distribution. A mixture integrates it out under its own.
         fill: The value in place of a gap; by default the declared mean, the middle of the bounds or
             the reference category.
         missing_share: Guess of the share of missing cells, for simulated tables; 0.05 by default.

@@ -249,7 +249,7 @@ def _design_columns(columns: Sequence[Column], intercept: bool) -> tuple[_Design
 def _encoded(column: Column) -> list[_DesignColumn]:
     """The columns of the design matrix that one column of the table becomes."""
     found = _encoded_values(column)
-    if column.gaps:
+    if column.gaps and column.how != "integrate":
         names = map(indicator_name, column.entry_names)
         found += [_DesignColumn(name, column.name, missing=True) for name in names]
     return found
@@ -294,7 +294,7 @@ def _unscaled(column: Column, values: np.ndarray) -> np.ndarray:
         found = np.asarray(whole[:, None] == np.arange(1, len(column.categories)), np.float64)
     else:
         found = whole.astype(np.float64).reshape(len(values), len(column.entry_names))
-    if not column.gaps:
+    if not column.gaps or column.how == "integrate":
         return found
     gaps = is_gap(values).reshape(len(values), len(column.entry_names))
     return np.concatenate([found, gaps], axis=1)

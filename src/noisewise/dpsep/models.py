@@ -79,6 +79,11 @@ def refuse_weights(bound: BoundModel) -> None:
     Args:
         bound: The model.
     """
+    if bound.view.integrating:
+        raise NoisewiseError(
+            f"method='dp-sep' integrates no gaps out, as column '{bound.view.integrating[0]}' "
+            "asks for: declare how = 'indicator', or use method='dpvi'"
+        )
     weight = bound.view.schema.weight
     if weight is not None:
         raise NoisewiseError(

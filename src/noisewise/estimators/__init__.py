@@ -7,6 +7,7 @@ except ImportError:
         "noisewise.estimators needs scikit-learn: pip install noisewise[sklearn]"
     ) from None
 
+from noisewise.estimators.gamma import DPGammaRegression
 from noisewise.estimators.linear import DPLinearRegression
 from noisewise.estimators.logistic import DPLogisticRegression
 from noisewise.estimators.network import DPBayesianNeuralNetwork
@@ -14,6 +15,7 @@ from noisewise.estimators.poisson import DPPoissonRegression
 
 __all__ = [
     "DPBayesianNeuralNetwork",
+    "DPGammaRegression",
     "DPLinearRegression",
     "DPLogisticRegression",
     "DPPoissonRegression",

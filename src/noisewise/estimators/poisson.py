@@ -3,13 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import logsumexp
 
 from noisewise.data.errors import DataError
-from noisewise.estimators.regressor import PrivateRegressor, target_column
-
-_LARGEST_LOG_RATE = 700.0
-"""Rates beyond e^700 would be infinite: far outside the data, extrapolation says nothing more."""
+from noisewise.estimators.regressor import PrivateRegressor, log_mean, mean_of_log, target_column
 
 
 class DPPoissonRegression(PrivateRegressor):
@@ -72,17 +68,8 @@ class DPPoissonRegression(PrivateRegressor):
 
     def predict(self, X: Any) -> np.ndarray:
         """The posterior mean of the rate."""
-        return _rate(self._over_draws(X, _log_mean_rate))
+        return mean_of_log(self._over_draws(X, log_mean))
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
         """Credible intervals of the rate, rows x (lower, upper)."""
-        return _rate(self._predictor_interval(X, level))
-
-
-def _log_mean_rate(predictor: np.ndarray) -> np.ndarray:
-    """Log of the rates' mean over draws, without leaving the log scale."""
-    return logsumexp(predictor, axis=1) - np.log(predictor.shape[1])
-
-
-def _rate(log_rate: np.ndarray) -> np.ndarray:
-    return np.exp(np.minimum(log_rate, _LARGEST_LOG_RATE))
+        return mean_of_log(self._predictor_interval(X, level))

@@ -1,4 +1,4 @@
-"""What the two regressors share: bounds of the target."""
+"""What the regressors share: bounds of the target, means on a log scale."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 from sklearn.base import RegressorMixin
 
 from noisewise._validate import NoisewiseError, positive, shown
@@ -14,6 +14,9 @@ from noisewise.data import Column, Schema
 from noisewise.estimators.base import PrivateGlm
 from noisewise.estimators.declaring import TARGET, required
 from noisewise.models import Glm
+
+_LARGEST_LOG_MEAN = 700.0
+"""Means beyond e^700 would be infinite: far outside the data, extrapolation says nothing more."""
 
 
 def target_column(
@@ -23,6 +26,16 @@ def target_column(
     pair = required("target_bounds", bounds)
     pair = tuple(pair) if isinstance(pair, np.ndarray) else pair
     return Column(name=TARGET, kind=kind, bounds=pair, mean=mean, sd=sd)
+
+
+def log_mean(predictor: np.ndarray) -> np.ndarray:
+    """Log of the mean over draws of what predictors are the log of, without leaving that scale."""
+    return logsumexp(predictor, axis=1) - np.log(predictor.shape[1])
+
+
+def mean_of_log(log_value: np.ndarray) -> np.ndarray:
+    """The exponential, kept finite."""
+    return np.exp(np.minimum(log_value, _LARGEST_LOG_MEAN))
 
 
 def residuals(sds: np.ndarray) -> np.ndarray:
@@ -54,7 +67,7 @@ class PrivateRegressor(RegressorMixin, PrivateGlm):
             raise NoisewiseError(
                 f"target_mean must be a number within target_bounds, got {shown(mean)}"
             )
-        if family == "poisson":
+        if family in ("poisson", "gamma"):
             positive("target_mean", float(mean))
             return replace(model, centre=math.log(mean))
         return replace(model, centre=float(mean))

@@ -19,11 +19,13 @@ from noisewise.data import (
     Rows,
     Schema,
     Table,
+    completed,
     filled,
     is_gap,
     record_count,
     unit_weight,
 )
+from noisewise.models.integrated import NODES
 from noisewise.models.ready_made import (
     ReadyMade,
     TargetNames,
@@ -60,6 +62,8 @@ class RowView:
     """Columns without which a record says nothing: where one is missing, it has weight zero."""
     keeps_gaps: bool = False
     """Whether the model takes gaps as they are, and integrates them out."""
+    integrating: tuple[str, ...] = ()
+    """Features whose gaps are integrated out: ``X`` then has an axis of their possible values."""
     size_shares: np.ndarray | None = None
     """Shares of units with 1, 2, ... rows, where they are known better than from the schema."""
 
@@ -79,7 +83,15 @@ class RowView:
             if name not in found:
                 column = self._argument(name, arrays)
                 found[name] = column.astype(np.float32 if column.dtype.kind == "f" else np.int32)
-        return {name: found[name] for name in self.arguments} | self._weights(arrays)
+        found = {name: found[name] for name in self.arguments} | self._weights(arrays)
+        return found | self._integrated(arrays) if self.integrating else found
+
+    def _integrated(self, arrays: Rows) -> Rows:
+        """The design matrix for every value that gaps may have, and their probabilities."""
+        assert isinstance(self.encoder, Encoder)  # `bind` has looked
+        ways = completed([self.schema[name] for name in self.integrating], arrays)
+        designs = [self.encoder.design(each) for each in ways.arrays]
+        return {"X": np.stack(designs, axis=1), NODES: ways.shares.astype(np.float32)}
 
     def _argument(self, name: str, arrays: Rows) -> np.ndarray:
         """The column of an argument's name, without gaps if the model cannot take them; or, for
@@ -263,7 +275,20 @@ def bind(
         )
     if known is not None and target is not None:
         _check_target(known, schema, target)
-    return _checked(RowView(schema, tuple(arguments), encoder, target, event))
+    integrating = () if encoder is None or "X" not in arguments else encoder.features
+    view = RowView(
+        schema,
+        tuple(arguments),
+        encoder,
+        target,
+        event,
+        integrating=tuple(
+            name
+            for name in integrating
+            if schema[name].how == "integrate" and name not in arguments
+        ),
+    )
+    return _checked(view)
 
 
 def bind_formula(model: ReadyMade, encoder: FormulaEncoder) -> RowView:

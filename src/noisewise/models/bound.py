@@ -19,6 +19,7 @@ from noisewise.models.build import build_target
 from noisewise.models.centring import centred
 from noisewise.models.formulas import Priors, formula_model
 from noisewise.models.inspection import ModelError
+from noisewise.models.integrated import complete_rows, integrated
 from noisewise.models.named import named_model
 from noisewise.models.ready_made import (
     Capabilities,
@@ -70,18 +71,23 @@ class BoundModel:
     @cached_property
     def target(self) -> Target:
         """Densities and gradients, found on a few simulated rows."""
-        found = build_target(self.model, self.view.simulate_rows(np.random.default_rng(0), 4))
+        found = build_target(self.model, self._complete_rows(0, 4))
         if self.view.encoder is not None and "y" in set(self.view.arguments) - found.generated:
             raise ModelError(
                 "the model changes y on its way to obs=, so that it cannot generate it: hand y "
                 "itself to obs=, and put what was done to it into the distribution or the schema"
             )
-        found = centred(found, self.view.simulate_rows(np.random.default_rng(1), _ROWS))
+        found = centred(found, self._complete_rows(1, _ROWS))
+        found = integrated(found) if self.view.integrating else found
         unit = self.view.schema.unit
         if unit is None:
             return found
         made = self.model.of_units if isinstance(self.model, ReadyMade) else of_units
         return made(found, unit.max_rows)
+
+    def _complete_rows(self, seed: int, count: int) -> Rows:
+        """A few simulated rows as the model takes them."""
+        return complete_rows(self.view.simulate_rows(np.random.default_rng(seed), count))
 
     @property
     def width(self) -> int:
@@ -216,10 +222,11 @@ def _with_outcomes(bound: BoundModel) -> BoundModel:
     features = () if view.encoder is None else view.encoder.features
     taken = {*features, *map(view.source, view.arguments)} - set(sources)
     for column in view.schema:
-        if column.how == "integrate" and column.name in taken:
+        if column.how == "integrate" and column.name in taken - set(view.integrating):
             raise NoisewiseError(
-                f"column '{column.name}' is declared how = 'integrate', and the model {bound.name} "
-                "does not generate it: declare how = 'indicator', or use a mixture, which does"
+                f"column '{column.name}' is declared how = 'integrate', which needs a mixture, or "
+                "a model that takes it in the design matrix X, without a formula: declare "
+                "how = 'indicator'"
             )
     found = replace(bound, view=replace(view, outcomes=tuple(sources)))
     found.__dict__["target"] = bound.target

@@ -7,6 +7,7 @@ records, which are the caller's: a prediction says as much about its record as t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,10 +109,15 @@ def _bound(result: Result, model: Callable[..., Any] | str | None) -> BoundModel
     if request.event is not None:
         raise NoisewiseError(
             f"predict says means of one column, and {request.model} explains a time that may be "
-            "censored: read its ratios in the report"
+            "censored: result.survival(...) gives the chance to be without the event, by time"
         )
     try:
-        bound = bind_model(**request.binding(model))
+        binding = request.binding(model)
+        bound = bind_model(**binding)
+        if bound.view.integrating:  # new records are complete
+            known = [c.complete if c.how == "integrate" else c for c in request.schema]
+            schema = replace(request.schema, columns=tuple(known))
+            bound = bind_model(**(binding | {"schema": schema}))
     except NoisewiseError as error:
         if model is not None:
             raise
