@@ -1,6 +1,6 @@
 """NumPyro models in, targets out; and the ready-made models."""
 
-from noisewise.models.binding import RowView, bind
+from noisewise.models.binding import bind
 from noisewise.models.bound import BoundModel, bind_model
 from noisewise.models.build import build_target
 from noisewise.models.centring import has_two_forms, standardise, unstandardise
@@ -21,5 +21,6 @@ from noisewise.models.ready_made import (
     listed_targets,
     model_name,
 )
+from noisewise.models.row_view import RowView
 from noisewise.models.target import Target, survey_weights, without_survey_weights
 from noisewise.models.units import of_units

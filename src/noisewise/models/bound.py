@@ -14,7 +14,7 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PublicSample, Rows, Schema, is_formula
-from noisewise.models.binding import RowView, bind
+from noisewise.models.binding import bind
 from noisewise.models.build import build_target
 from noisewise.models.centring import centred
 from noisewise.models.formulas import Priors, formula_model
@@ -28,6 +28,7 @@ from noisewise.models.ready_made import (
     capabilities_of,
     model_name,
 )
+from noisewise.models.row_view import RowView
 from noisewise.models.target import Target
 from noisewise.models.units import of_units
 

@@ -12,11 +12,12 @@ import numpyro.distributions as dist
 
 from noisewise._validate import NoisewiseError, listed, shown
 from noisewise.data import Column, FormulaEncoder, Schema
-from noisewise.models.binding import RowView, bind_formula
+from noisewise.models.binding import bind_formula
 from noisewise.models.families import FAMILIES
 from noisewise.models.glm import Glm, OwnPrior
 from noisewise.models.grouped import GroupedGlm, GroupEffects
 from noisewise.models.named import family_from_text, with_priors
+from noisewise.models.row_view import RowView
 
 Priors: TypeAlias = Mapping[str, Any]
 """Of single coefficients, by their names: a prior sd, or a normal distribution."""

@@ -11,24 +11,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import WEIGHT, Rows
 from noisewise.models.target import Target
+from noisewise.models.wrapped import WrappedTarget
 
 NODES = "(nodes)"
 """A column that rows hold beside ``X``, which has an axis of nodes: their probabilities."""
 
 
 @dataclass(frozen=True)
-class IntegratedTarget(Target):
+class IntegratedTarget(WrappedTarget):
     """A model of complete records as one of records with gaps."""
-
-    inner: Target
-    """Of complete records."""
 
     def log_likelihood(self, theta: Array, record: Rows) -> Array:
         """log p(what is known of a record | theta), times its weight, where it has one."""
@@ -57,32 +54,6 @@ class IntegratedTarget(Target):
             "a model that integrates out missing covariates has no distribution of a record's "
             "outcome in closed form: declare how = 'indicator'"
         )
-
-    # What is about latents alone is the inner model's, which may have coordinates of its own.
-
-    def constrain(self, theta: Array) -> dict[str, Array]:
-        """See `Target.constrain`."""
-        return self.inner.constrain(theta)
-
-    def unconstrain(self, latents: dict[str, Array]) -> Array:
-        """See `Target.unconstrain`."""
-        return self.inner.unconstrain(latents)
-
-    def log_prior(self, theta: Array) -> Array:
-        """See `Target.log_prior`."""
-        return self.inner.log_prior(theta)
-
-    def sample_prior(self, key: Array, count: int) -> Array:
-        """See `Target.sample_prior`."""
-        return self.inner.sample_prior(key, count)
-
-    def judged_together(self) -> dict[str, np.ndarray] | None:
-        """See `Target.judged_together`."""
-        return self.inner.judged_together()
-
-    def block_sizes(self) -> tuple[int, ...]:
-        """See `Target.block_sizes`."""
-        return self.inner.block_sizes()
 
 
 def integrated(target: Target) -> Target:

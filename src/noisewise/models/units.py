@@ -17,14 +17,13 @@ from jax import Array
 from noisewise.data import WEIGHT, Rows
 from noisewise.models.frame import Frame
 from noisewise.models.target import Target
+from noisewise.models.wrapped import WrappedTarget
 
 
 @dataclass(frozen=True)
-class UnitTarget(Target):
-    """A model of rows as one of units: whatever is not about rows is the model's own."""
+class UnitTarget(WrappedTarget):
+    """A model of rows as one of units: whatever is not about rows is that model's own."""
 
-    inner: Target
-    """Of rows."""
     most_rows: int
     """Of a unit."""
 
@@ -65,32 +64,6 @@ class UnitTarget(Target):
         found = change(self._flat(rows))
         shape = (-1, self.most_rows)
         return {name: column.reshape(*shape, *column.shape[1:]) for name, column in found.items()}
-
-    # What is about latents alone is the model's of rows, which may have coordinates of its own.
-
-    def constrain(self, theta: Array) -> dict[str, Array]:
-        """See `Target.constrain`."""
-        return self.inner.constrain(theta)
-
-    def unconstrain(self, latents: dict[str, Array]) -> Array:
-        """See `Target.unconstrain`."""
-        return self.inner.unconstrain(latents)
-
-    def log_prior(self, theta: Array) -> Array:
-        """See `Target.log_prior`."""
-        return self.inner.log_prior(theta)
-
-    def sample_prior(self, key: Array, count: int) -> Array:
-        """See `Target.sample_prior`."""
-        return self.inner.sample_prior(key, count)
-
-    def judged_together(self) -> dict[str, np.ndarray] | None:
-        """See `Target.judged_together`."""
-        return self.inner.judged_together()
-
-    def block_sizes(self) -> tuple[int, ...]:
-        """See `Target.block_sizes`."""
-        return self.inner.block_sizes()
 
 
 def of_units(target: Target, most_rows: int) -> Target:
