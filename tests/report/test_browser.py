@@ -12,6 +12,8 @@ import subprocess
 import numpy as np
 import pytest
 
+from noisewise.data import Column, Schema
+from noisewise.models import bind_model
 from noisewise.posterior import Status
 from noisewise.report.page import write_report
 
@@ -60,6 +62,9 @@ window.onload = () => {
     width: view.innerWidth, needed: page.documentElement.scrollWidth, cut, overlapping,
     figures: shown.map(svg => svg.getAttribute("class")),
     headings: [...page.querySelectorAll("h2")].filter(h => h.offsetHeight).map(h => h.innerText),
+    hidden: [...page.querySelectorAll(".scroll")].filter(
+      table => table.scrollWidth > table.clientWidth + 1 &&
+        !table.nextElementSibling?.classList.contains("swipe")).map(table => table.ariaLabel),
     scripts: page.scripts.length,
     requests: view.performance.getEntriesByType("resource").map(entry => entry.name),
   });
@@ -128,3 +133,38 @@ def test_a_picture_of_it_is_not_blank(crowded, tmp_path):
     content = picture.read_bytes()
     assert struct.unpack(">2I", content[16:24]) == (1200, 1600)
     assert len(content) > 40_000
+
+
+_TIMES = (
+    Column(name="age", kind="real", bounds=(20, 100), mean=60, sd=12),
+    Column(name="smoker", kind="binary"),
+    Column(name="ward", kind="category", categories=("a", "b", "c")),
+    Column(name="months", kind="real", bounds=(0.1, 10), mean=4, sd=3),
+    Column(name="died", kind="binary"),
+)
+
+
+@pytest.fixture(scope="module")
+def survival(make_result, tmp_path_factory) -> str:
+    """A page with ratios and survival curves."""
+    bound = bind_model("weibull", Schema(_TIMES), ["months", "died"])
+    result = make_result(
+        tuple(bound.coordinates["coefficients"]),
+        extra={"shape": np.full(800, 1.4)},
+        model=bound.name,
+        schema=bound.view.schema,
+        target="months",
+        event="died",
+        encoding=tuple(bound.view.encoder.describe()),
+    )
+    path = tmp_path_factory.mktemp("survival") / "fit.html"
+    return write_report(result, path).read_text("utf-8")
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_ratios_releases_and_curves_can_be_read_in_full(survival, tmp_path, width):
+    """Whatever table is wider than the screen says that it can be swiped; no label is cut."""
+    seen = looked_at(tmp_path, survival, width)
+    assert seen["hidden"] == []
+    assert seen["cut"] == [] and seen["overlapping"] == []
+    assert seen["needed"] <= width

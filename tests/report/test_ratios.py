@@ -148,10 +148,12 @@ def test_the_family_comes_back_with_its_intervals(fitted):
 @pytest.mark.parametrize(
     ("middle", "low", "high", "words"),
     [
-        (1.001, 0.9, 1.1, "the same (from 10% lower to 10% higher)"),
+        (1.001, 0.9, 1.1, "no clear difference (10% lower to 10% higher)"),
         (0.5, 0.4, 0.6, "50% lower (40% to 60% lower)"),
         (1.5, 1.2, 1.9, "50% higher (20% to 90% higher)"),
-        (3.0, 0.8, 11.0, "3 times as high (from 20% lower to 11 times as high)"),
+        (3.0, 0.8, 11.0, "no clear difference (20% lower to 11 times as high)"),
+        (1.1, 1.0, 1.2, "no clear difference (the same to 20% higher)"),
+        (1.1, 1.003, 1.2, "10% higher (the same to 20% higher)"),
         (250.0, 12.0, 1e6, "250 times as high (12 to over 10,000)"),
         (0.002, 1e-7, 0.3, "99.8% lower (70% to 99.99% lower)"),
     ],

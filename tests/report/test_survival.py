@@ -128,6 +128,7 @@ def test_the_report_draws_a_panel_a_feature(fitted, tmp_path):
     figure = survival_figure(result)
     for word in ("age", "smoker", "ward", ">48<", ">72<", ">c<"):
         assert word in figure
+    assert figure.count(">months<") == 2 * 3  # the time axis of every panel, wide and narrow
 
 
 def test_a_diverged_fit_has_no_picture(fitted):

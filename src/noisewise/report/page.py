@@ -226,7 +226,8 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
     posterior = result.request.posterior
     name, expectation = names.get(posterior, "noise-aware posterior"), posterior == "dp-sep"
     unaware = "DP-SEP" if expectation else "DPVI"
-    ratios = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
+    widths = [row.width_ratio for row in rows if math.isfinite(row.width_ratio)]
+    ratios = ratio_groups(result)
     return {
         "figure": Markup(figures.forest_figure(rows, name, f"plain {unaware}")),
         "naive": posterior == "naive",
@@ -235,13 +236,14 @@ def _intervals(result: Result, rows: list[Row]) -> dict[str, Any]:
         "effects": Markup(effects.effects_figure(result)),
         "most_effects": effects.MOST_EFFECTS,
         "rows": [_line(row) for row in rows],
-        "ratios": ratio_groups(result),
+        "ratios": ratios,
+        "unclear": any(group.unclear for group in ratios),
         "survival": Markup(survival_figure(result)),
         "per_unit": [_line(row) for row in per_unit_rows(result)],
         "count": len(rows),
         "plotted": figures.MOST_ROWS,
         "compared": any(row.unaware is not None for row in rows),
-        "median_ratio": f"{np.median(ratios):.2f}" if ratios else "",
+        "median_ratio": f"{np.median(widths):.2f}" if widths else "",
     }
 
 

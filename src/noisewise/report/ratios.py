@@ -12,6 +12,7 @@ from noisewise.result import Result
 _SAME = 0.005
 _TWICE = 1.95
 _HUGE = 1e4
+_UNCLEAR = "no clear difference"
 
 
 class RatioLine(NamedTuple):
@@ -33,6 +34,11 @@ class RatioGroup(NamedTuple):
     title: str
     meaning: str
     lines: list[RatioLine]
+
+    @property
+    def unclear(self) -> bool:
+        """Whether an interval includes no difference."""
+        return any(line.words.startswith(_UNCLEAR) for line in self.lines)
 
 
 def ratio_groups(result: Result) -> list[RatioGroup]:
@@ -58,7 +64,7 @@ def ratio_groups(result: Result) -> list[RatioGroup]:
 
 
 def in_words(ratio: Ratio, middle: float, low: float, high: float) -> str:
-    """A ratio and its interval, as one would tell a patient.
+    """A ratio and its interval, as one would tell a patient; no ratio where the interval has 1 in it.
 
     Args:
         ratio: Its kind.
@@ -70,12 +76,14 @@ def in_words(ratio: Ratio, middle: float, low: float, high: float) -> str:
     >>> in_words(ODDS, 1.31, 1.12, 1.53)
     '31% higher (12% to 53% higher)'
     >>> in_words(ODDS, 1.05, 0.9, 1.22)
-    '5% higher (from 10% lower to 22% higher)'
+    'no clear difference (10% lower to 22% higher)'
     >>> in_words(TIME, 0.7, 0.62, 0.79)
     '30% shorter (21% to 38% shorter)'
     >>> in_words(ODDS, 2.5, 1.8, 3.5)
     '2.5 times as high (1.8 to 3.5)'
     """
+    if low <= 1 <= high:
+        return f"{_UNCLEAR} ({_said(ratio, low)} to {_said(ratio, high)})"
     if low > 1 and high >= _TWICE:
         return f"{_times(middle)} times {ratio.times} ({_times(low)} to {_times(high)})"
     said = [_said(ratio, factor) for factor in (middle, low, high)]
@@ -83,7 +91,7 @@ def in_words(ratio: Ratio, middle: float, low: float, high: float) -> str:
     (first, unit), (last, same) = (_parted(end) for end in ends)
     if unit == same and unit:
         return f"{said[0]} ({first} to {last}{unit})"
-    return f"{said[0]} (from {ends[0]} to {ends[1]})"
+    return f"{said[0]} ({ends[0]} to {ends[1]})"
 
 
 def _times(factor: float) -> str:

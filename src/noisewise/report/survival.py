@@ -4,14 +4,17 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from noisewise.data import Column
 from noisewise.report.figures import COLOURS, NARROW, canvas, draw_both, panel, shortened
+from noisewise.report.numbers import tick_label
 from noisewise.result import Result, curves, survival_family
 
 _MOST_PANELS, _MOST_LEVELS = 9, 4
 _LEVEL = 0.95
-_ROW, _GAP, _TITLE, _BELOW = 150, 34, 26, 36
+_ROW, _GAP, _TITLE, _BELOW = 150, 46, 26, 54
+_SMALL = 11
 _HUES = ("line1", "line2", "line3", "line4")
 
 
@@ -27,7 +30,8 @@ def survival_figure(result: Result) -> str:
             panels.append(_panel(result, name, values))
     words = "Line plots: the chance to be without the event over time, along each feature."
     shown = panels[:_MOST_PANELS]
-    return draw_both("survival", words, lambda width: _draw(shown, width)) if shown else ""
+    time = str(result.request.target)
+    return draw_both("survival", words, lambda width: _draw(shown, time, width)) if shown else ""
 
 
 def _compared(column: Column) -> list[Any]:
@@ -64,7 +68,7 @@ def _panel(result: Result, name: str, values: list[Any]) -> dict[str, Any]:
     }
 
 
-def _draw(panels: list[dict[str, Any]], width: int) -> Figure:
+def _draw(panels: list[dict[str, Any]], time: str, width: int) -> Figure:
     across = 1 if width == NARROW else min(3, len(panels))
     down = -(-len(panels) // across)
     each_row = _ROW + _TITLE + _BELOW
@@ -82,7 +86,9 @@ def _draw(panels: list[dict[str, Any]], width: int) -> Figure:
         axes.set_ylim(0, 1.02)
         axes.set_xlim(0, found["x"][-1])
         axes.set_title(shortened(found["name"], each - _GAP))
-        axes.tick_params(labelsize=11)
+        axes.set_xlabel(shortened(time, each - _GAP), fontsize=_SMALL)
+        axes.tick_params(labelsize=_SMALL)
         axes.locator_params(nbins=4)
-        axes.legend(loc="lower left", fontsize=11)
+        axes.xaxis.set_major_formatter(FuncFormatter(tick_label))
+        axes.legend(loc="lower left", fontsize=_SMALL, borderaxespad=0.6)
     return figure
