@@ -226,6 +226,6 @@ def test_only_the_command_line_prints(path):
 def test_every_public_name_loads():
     for name in noisewise.__all__:
         assert getattr(noisewise, name).__name__ == name
-    assert set(noisewise.__all__) <= set(dir(noisewise))
+    assert {*noisewise.__all__, "__doc__", "__version__"} == set(dir(noisewise))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = noisewise.nothing

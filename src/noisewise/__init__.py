@@ -141,4 +141,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    """What is offered, and nothing that this file needs for itself."""
+    return sorted([*__all__, "__doc__", "__version__"])

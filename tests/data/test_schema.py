@@ -300,3 +300,13 @@ def test_simulation_is_reproducible_and_checks_n() -> None:
     np.testing.assert_array_equal(first, second)
     with pytest.raises(ValueError, match="n must be"):
         schema.simulate(np.random.default_rng(3), 0)
+
+
+def test_declarations_are_shown_by_what_they_declare():
+    column = Column(name="age", kind="count", bounds=(0, 90), missing="allowed", fill=40)
+    assert eval(repr(column)) == column
+    assert repr(Column(name="ill", kind="binary")) == "Column(name='ill', kind='binary')"
+    schema = Schema((Column(name="ill", kind="binary"),), rows=50)
+    assert repr(schema) == "Schema(ill: binary; rows: 50)"
+    many = repr(Schema(tuple(Column(name=f"x{i}", kind="binary") for i in range(40))))
+    assert "(40 columns in all); rows: private" in many and len(many) < 200

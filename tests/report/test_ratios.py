@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from noisewise import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.models import FAMILIES, bind_model
 from noisewise.models.families.ratios import HAZARD, ODDS
@@ -75,10 +76,14 @@ WITHOUT = {"linear", "student", "probit"}
 @pytest.mark.parametrize("name", FAMILIES)
 def test_ratios_are_those_of_the_coefficients(name, fitted):
     result = fitted(name)
-    table = result.ratios(0.9)
     if name in WITHOUT:
-        assert len(table) == 0 and ratio_groups(result) == []
+        with pytest.raises(
+            NoisewiseError, match=r"no logarithms of ratios: summary\(per_unit=True"
+        ):
+            result.ratios(0.9)
+        assert ratio_groups(result) == [] and len(result.summary(per_unit=True)) >= 6
         return
+    table = result.ratios(0.9)
     width, slopes = 6, result.draws["coefficients"]
     assert len(result.request.encoding) == width
     first = table[table["kind"] == FAMILIES[name].ratio.name]
@@ -133,12 +138,23 @@ def test_a_function_of_the_users_own_gets_no_ratios(fitted):
     result = fitted("logistic")
     assert effects(result.request, result.draws, result.coordinates) != []
     assert effects(result.request, result.draws, {}) == []
+    result.coordinates.clear()
+    with pytest.raises(NoisewiseError, match=r"the model logistic has no ratios: use summary\(\)"):
+        result.ratios()
 
 
 def test_a_diverged_fit_gets_no_ratios(fitted):
     result = fitted("poisson")
     result.draws["coefficients"][3, 2] = np.nan
     assert result.effects() == [] and ratio_groups(result) == []
+    with pytest.raises(NoisewiseError, match="diverged"):
+        result.ratios()
+
+
+def test_an_effect_is_printed_in_a_line(fitted):
+    shown = repr(fitted("logistic").effects())
+    assert "Effect(age +10: odds ratio " in shown and "400 draws" in shown
+    assert "array" not in shown and len(shown) < 700
 
 
 def test_the_family_comes_back_with_its_intervals(fitted):

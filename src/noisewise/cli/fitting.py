@@ -290,8 +290,9 @@ def _show_summary(result: Any) -> None:
     kinds = {"naive": "Plain DPVI", "averaged": "DPVIm's averaged posterior"}
     kind = kinds.get(result.request.posterior, "Noise-aware posterior")
     common.out.print(f"\n{kind}")
-    grid = common.table_of("parameter", "mean", "sd", "95% interval")
-    for name, row in result.summary().iterrows():
+    found = result.summary()
+    grid = common.table_of(str(found.index.name), "mean", "sd", "95% interval")
+    for name, row in found.iterrows():
         interval = f"[{row['lower']:.4g}, {row['upper']:.4g}]"
         cells = (str(name), f"{row['mean']:.4g}", f"{row['sd']:.2g}", interval)
         grid.add_row(*map(common.escaped, cells))

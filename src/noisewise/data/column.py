@@ -109,6 +109,15 @@ class Column:
         for field, value in checked_gaps(self).items():
             object.__setattr__(self, field, value)
 
+    def __repr__(self) -> str:
+        """What is declared, as it would be written."""
+        declared = {"name": self.name, "kind": self.kind} | {
+            field: value
+            for field in _DECLARABLE[self.kind]
+            if (value := getattr(self, field)) not in (None, ())
+        }
+        return f"Column({', '.join(f'{field}={value!r}' for field, value in declared.items())})"
+
     @property
     def gaps(self) -> bool:
         """Whether cells may be missing."""

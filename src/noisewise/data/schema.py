@@ -19,6 +19,7 @@ from noisewise.data.column import Column
 from noisewise.data.errors import SchemaError
 from noisewise.data.units import ONE_ROW, Unit
 
+_MOST_SHOWN = 8
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -136,6 +137,15 @@ class Schema(Shown):
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
+
+    def __repr__(self) -> str:
+        said = [column.summary() for column in self.columns[:_MOST_SHOWN]]
+        if len(self.columns) > _MOST_SHOWN:
+            said.append(f"... ({len(self.columns)} columns in all)")
+        count, counted = self.public_count, "rows"
+        if self.unit is not None:
+            counted = f"{self.unit.column} units of up to {self.unit.max_rows} rows"
+        return f"Schema({'; '.join(said)}; {counted}: {'private' if count is None else count})"
 
     def __len__(self) -> int:
         """The number of columns."""

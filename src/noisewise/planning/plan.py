@@ -189,6 +189,15 @@ class Plan(Shown):
         }
         return files.Sections(made_for, self.forecast.to_dict(), self.settings.to_dict())
 
+    def __repr__(self) -> str:
+        budget, sds = self.budget, self.forecast.sd
+        fits = f"{self.forecast.fits} simulated fits" if self.forecast.fits else "no simulated fit"
+        return (
+            f"Plan(for {self.model}, {self.rows} rows, epsilon {budget.epsilon:g}, delta "
+            f"{budget.delta:g}, {budget.adjacency} adjacency: {self.settings.steps} steps; expected "
+            f"sds {min(sds):.3g} to {max(sds):.3g} for {len(sds)} parameters, from {fits})"
+        )
+
     def report(self, path: str | Path) -> Path:
         """Write one HTML page: what to expect, and the privacy-utility curve.
 

@@ -23,7 +23,8 @@ _INCH = 0.32
 
 def show_result(result: Result) -> str:
     """Headline, status, intervals in the columns' own units, and what was spent."""
-    rows = per_unit_rows(result) or interval_rows(result)
+    encoded, own = interval_rows(result), per_unit_rows(result)
+    rows = own + [row for row in encoded if row.latent != "coefficients"] if own else encoded
     lines = []
     for row in rows[:_MOST_ROWS]:
         digits = decimals(row.aware)
@@ -31,12 +32,19 @@ def show_result(result: Result) -> str:
         lines.append((row.label, *(rounded(value, digits) for value in values)))
     parameters = sum(int(np.prod(values.shape[1:])) for values in result.draws.values())
     said = [words.lead(result, parameters), *result.notes]
+    label = str(result.summary().index.name)
+    if own:
+        said.append(
+            "Coefficients per original unit of each feature; summary() has those of the encoded "
+            "features, summary(per_unit=True) these."
+        )
+        label = "parameter (per unit)"
     if not result.privacy.private:
         said.insert(0, "NOT PRIVATE: " + "; ".join(result.privacy.not_private_because))
     coefficients = _shown(
         words.headline(result),
         said,
-        ("", "mean", "sd", "95% from", "to"),
+        (label, "mean", "sd", "95% from", "to"),
         lines,
         more=len(rows) - _MOST_ROWS,
     )
@@ -73,7 +81,7 @@ def show_plan(plan: Plan) -> str:
         (label, *("" if value is None else f"{value:.3g}" for value in values))
         for label, *values in zip(*columns, strict=True)
     ]
-    head = ("parameter", "prior sd", "expected sd", "best single release", "z sd")
+    head = ("parameter", "prior sd", "expected sd", "single-release sd", "z sd")
     return _shown(f"Plan for {plan.model}", [said], head, lines)
 
 
@@ -119,7 +127,9 @@ def plot_result(result: Result) -> Figure:
         axes.plot([one.mean for _, one in known], heights, "o", color=colour, ms=4, label=name)
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks([-place for place in range(len(rows))], [row.label for row in rows])
-    axes.set_xlabel("95% interval and mean")
+    in_units = "" if result.own_terms is None else ": summary(per_unit=True) has original units"
+    encoded = "" if "encoded" not in str(result.summary().index.name) else f", encoded{in_units}"
+    axes.set_xlabel(f"95% interval and mean{encoded}")
     axes.set_title(words.headline(result), loc="left")
     if rows:
         axes.legend(loc="best", frameon=False)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.models import family_from_text
 from noisewise.models.families import Family
@@ -34,6 +35,11 @@ class Effect(NamedTuple):
     change: str
     ratio: Ratio
     draws: np.ndarray
+
+    def __repr__(self) -> str:
+        low, middle, high = np.quantile(self.draws, [0.025, 0.5, 0.975])
+        of = f"{len(self.draws)} draws"
+        return f"Effect({self.label}: {self.ratio.name} {middle:.3g} [{low:.3g}, {high:.3g}], {of})"
 
 
 def family_of(request: Request) -> Family | None:
@@ -73,6 +79,29 @@ def effects(request: Request, draws: Draws, coordinates: Mapping[str, list[str]]
                 label = f"{level}: {change.label}" if level else change.label
                 found.append(Effect(label, change.words, ratio.about(**names), factor[:, 0]))
     return sorted(found, key=_by_kind([effect.ratio.name for effect in found]))
+
+
+def refuse_without_ratios(
+    request: Request, draws: Draws, coordinates: Mapping[str, list[str]]
+) -> None:
+    """Say why a result has no ratios, and what there is instead; a regression without features has
+    none, and is not refused.
+
+    Args:
+        request: Of the result.
+        draws: Of the posterior.
+        coordinates: Names along the latents' last axes.
+    """
+    family = family_of(request) if "coefficients" in coordinates else None
+    if family is None:
+        raise NoisewiseError(f"the model {request.model} has no ratios: use summary()")
+    if family.ratio is None:
+        raise NoisewiseError(
+            f"the coefficients of {request.model} are no logarithms of ratios: "
+            "summary(per_unit=True) has them per original unit"
+        )
+    if not all(np.isfinite(values).all() for values in draws.values()):
+        raise NoisewiseError("the fit diverged: it has no ratios")
 
 
 def _by_kind(names: list[str]) -> Any:

@@ -19,7 +19,7 @@ from noisewise.posterior import Status
 from noisewise.result import signature as signing
 from noisewise.result import storage
 from noisewise.result.new_records import predict
-from noisewise.result.ratios import Effect, effects
+from noisewise.result.ratios import Effect, effects, refuse_without_ratios
 from noisewise.result.request import Request
 from noisewise.result.survival import curves
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CHAINS = 4
+_MOST_SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +73,7 @@ class Result(Shown):
     def summary(
         self, level: float = 0.95, *, noise_unaware: bool = False, per_unit: bool = False
     ) -> pandas.DataFrame:
-        """Mean, sd and central interval per scalar parameter.
+        """Mean, sd and central interval per scalar parameter; the index's name says in what units.
 
         Args:
             level: Probability of the intervals.
@@ -87,9 +88,12 @@ class Result(Shown):
         draws = self.reported(self.noise_unaware if noise_unaware else self.draws)
         if per_unit:
             if self.own_terms is None:
+                other = (
+                    "; ratios() has changes in the features' own units" if self.effects() else ""
+                )
                 raise NoisewiseError(
                     f"the model {self.request.model} has no coefficients per unit: leave out "
-                    "per_unit"
+                    f"per_unit{other}"
                 )
             own = np.asarray(draws["coefficients"], float) @ self.own_terms.T
             draws = draws | {"coefficients": own}
@@ -102,7 +106,16 @@ class Result(Shown):
                     "lower": low,
                     "upper": high,
                 }
-        return pandas.DataFrame.from_dict(rows, orient="index")
+        units = "per unit" if per_unit else "encoded" if self._encoded else ""
+        label = f"parameter ({units})" if units else "parameter"
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis(index=label)
+
+    @property
+    def _encoded(self) -> bool:
+        """Whether some feature was moved or scaled on its way into the model."""
+        encoding = [column for column in self.request.encoding if "group" not in column]
+        change = in_own_terms(encoding) if self.request.network is None else np.eye(0)
+        return change is None or not np.array_equal(change, np.eye(len(change)))
 
     @cached_property
     def own_terms(self) -> np.ndarray | None:
@@ -129,14 +142,20 @@ class Result(Shown):
 
         Args:
             level: Probability of the intervals.
+
+        Raises:
+            NoisewiseError: The model's coefficients are no logarithms of ratios.
         """
         import pandas
 
         fraction("level", level)
         ends = [0.5, (1 - level) / 2, (1 + level) / 2]
+        found = self.effects()
+        if not found:
+            refuse_without_ratios(self.request, self.draws, self.coordinates)
         rows = [
             (one.label, one.ratio.name, one.ratio.of, *np.quantile(one.draws, ends))
-            for one in self.effects()
+            for one in found
         ]
         names = ["change", "kind", "of", "ratio", "lower", "upper"]
         return pandas.DataFrame(rows, columns=names).set_index("change")
@@ -320,7 +339,19 @@ class Result(Shown):
         )
 
     def __repr__(self) -> str:
-        return f"Result(status={self.status.value}, latents={list(self.draws)})\n{self.privacy}"
+        target = "" if self.request.target is None else f" of {self.request.target}"
+        budget, rows = self.privacy.budget, self.summary()
+        lines = [
+            f"Result of {self.request.model}{target}, status {self.status.value}",
+            f"epsilon {self.privacy.epsilon_spent:.4g} of {budget.epsilon:g} at delta "
+            f"{budget.delta:g}, {budget.adjacency} adjacency",
+            rows.head(_MOST_SHOWN).to_string(float_format=lambda value: f"{value:.4g}"),
+        ]
+        if not self.privacy.private:
+            lines.insert(0, "NOT PRIVATE: " + "; ".join(self.privacy.not_private_because))
+        lines += [f"Note: {note}" for note in self.notes]
+        more = f"{len(rows) - _MOST_SHOWN} more in summary(), " if len(rows) > _MOST_SHOWN else ""
+        return "\n".join([*lines, f"{more}what was released in privacy"])
 
 
 def _scalars(
