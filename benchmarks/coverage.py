@@ -198,7 +198,7 @@ def table(lines: list[str], simulations: int) -> str:
             f"floors: coverage RMSE {np.sqrt(1 / 6 / k):.3f}, z mean {1 / np.sqrt(k):.3f}, z sd "
             f"{1 / np.sqrt(2 * k):.3f}; device: {jax.devices()[0].device_kind}.",
             "",
-            "| model | epsilon | coverage RMSE | z mean | z sd | error / bound | plain "
+            "| model | epsilon | coverage RMSE | z mean | z sd | error / single-release sd | plain "
             "DPVI's z sd | failed | goals missed | time |",
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             *lines,

@@ -32,6 +32,15 @@ def test_new_then_check(tmp_path):
     assert "--rows and --target" in outcome.output
 
 
+@pytest.mark.parametrize("name", ["wards.csv", "wards.csv.gz"])
+def test_a_schema_is_named_as_its_source(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(make_frame()).to_csv(name, index=False)
+    outcome = run("new", name)
+    assert outcome.exit_code == 0 and "Made wards.toml from" in outcome.output
+    assert (tmp_path / "wards.toml").exists()
+
+
 def test_json_is_the_schema_of_schemas():
     assert json.loads(run("json").output)["title"] == "noisewise schema"
 

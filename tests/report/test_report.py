@@ -14,6 +14,7 @@ import pytest
 from noisewise._validate import NoisewiseError
 from noisewise.data import Column, Schema
 from noisewise.dpvi import Settings
+from noisewise.mechanism import Release
 from noisewise.posterior import Status
 from noisewise.report.intervals import interval_rows, per_unit_rows
 from noisewise.report.page import write_report
@@ -74,7 +75,7 @@ def test_every_section_is_there(page):
     ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
     assert ids == ["intervals", "spent", "request", "trace", "check", "fine-print"]
     assert "Logistic regression of visited" in reader.text
-    assert "the trace settled as its model says it should, and decides the posterior" in reader.text
+    assert f"The fit went well: {Status.OK.words}." in reader.text
     assert "NOT PRIVATE" not in reader.text
     assert 'role="alert"' not in page()
 
@@ -138,6 +139,15 @@ def test_every_release_is_listed(make_result, page):
     assert f"dp-accounting {certificate.software['dp-accounting']}" in text
 
 
+def test_a_release_whose_name_says_little_is_explained(make_result, page, tmp_path):
+    assert "Sizes of gradients" not in Reader(page()).text
+    result = make_result()
+    bought = Release(what="sizes of gradients at the fit", noise_multiplier=90.0)
+    more = dataclasses.replace(result.privacy, releases=(*result.privacy.releases, bought))
+    path = write_report(dataclasses.replace(result, privacy=more), tmp_path / "fit.html")
+    assert "Sizes of gradients at the fit: a histogram" in Reader(path.read_text("utf-8")).text
+
+
 def test_an_overspent_budget_is_called_out(make_result, tmp_path):
     result = make_result()
     overspent = dataclasses.replace(result.privacy, epsilon_spent=1.5)
@@ -157,7 +167,7 @@ def test_a_status_that_is_not_ok_has_a_banner(page, status):
     assert found.count("banner caution") == 1
     assert html.escape(status.words) in found
     assert "The fit did not go well" in found
-    assert "the trace settled" not in found
+    assert html.escape(Status.OK.words) not in found
 
 
 def test_not_private_is_said_first_and_everywhere(page):

@@ -94,12 +94,20 @@ def _show_coverage(found: Any) -> None:
     for line in found.verdict.lines:
         common.out.print(f"- {line}", highlight=False, markup=False)
     common.out.print(
-        f"joint coverage RMSE {found.rmse:.3f} (a perfect posterior: {found.floor:.3f}); floors of "
-        f"z mean {scores.z_mean_floor:.2f} and z sd {scores.z_sd_floor:.2f}; "
+        f"joint coverage RMSE {found.rmse:.3f} (by chance alone: {found.floor:.3f}); z mean is "
+        f"right at 0 (chance: ± {scores.z_mean_floor:.2f}), z sd at 1 (± {scores.z_sd_floor:.2f}); "
         f"{scores.failed} of {scores.fits} fits failed",
         highlight=False,
     )
-    headings = ("parameter", "z mean", "z sd", "error", "reported sd", "bound", "plain z sd")
+    headings = (
+        "parameter",
+        "z mean",
+        "z sd",
+        "error",
+        "reported sd",
+        "single-release sd",
+        "plain z sd",
+    )
     grid = common.table_of(*headings)
     for row in found.table():
         z = [f"{row[name]:.2f}" for name in ("z_mean", "z_sd", "noise_unaware_z_sd")]

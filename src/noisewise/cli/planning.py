@@ -84,9 +84,15 @@ def plan(
 
 def _show_forecast(forecast: Any) -> None:
     source = f"{forecast.fits} simulated fits" if forecast.fits else "an analytic guess"
-    common.out.print(f"\nForecast, on the unconstrained scale, from {source}")
-    grid = common.table_of("parameter", "sd before", "expected sd", "one release's")
+    common.out.print(f"\nForecast from {source}")
+    grid = common.table_of("parameter", "prior sd", "expected sd", "single-release sd")
     columns = (forecast.prior_sd, forecast.sd, forecast.single_release_sd)
     for name, *sds in zip(forecast.labels, *columns, strict=True):
         grid.add_row(common.escaped(name), *(f"{sd:.3g}" for sd in sds))
     common.out.print(grid)
+    common.out.print(
+        "Single-release sd: a yardstick, what spending the whole budget on one optimal noisy "
+        "gradient would leave. Coefficients are those of the encoded features; positive "
+        "parameters, such as a residual sd, are on the log scale.",
+        highlight=False,
+    )

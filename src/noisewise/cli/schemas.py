@@ -30,15 +30,18 @@ def new(
             "Frictionless data package or table schema."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The schema file.")] = Path(
-        "people.toml"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The schema file; named as the source unless given."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
 ) -> None:
     """Begin a schema: names and types, with comments on what to fill in; no value is read."""
     with common.one_line_errors():
         from noisewise.data import draft_of_file
 
+        if output is None:
+            output = Path(source.name.removesuffix(".gz")).with_suffix(".toml")
         common.check_page(output, ".toml")
         if output.exists() and not overwrite:
             raise NoisewiseError(f"{output} exists already: name another, or pass --overwrite")

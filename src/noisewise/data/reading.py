@@ -97,13 +97,22 @@ def sources_of(
     missing = [name for parts in sources.values() for name in parts if name not in names]
     if missing:
         raise DataError(
-            f"columns {listed(missing)} are declared but not in the data: add them, or take "
-            "them out of the schema"
+            f"{_counted(missing)} declared but not in the data: add {_them(missing)}, or take "
+            f"{_them(missing)} out of the schema"
         )
     twice = [name for name in used if list(names).count(name) > 1]
     if twice:
-        raise DataError(f"columns {listed(sorted(twice))} are in the data twice: keep one of each")
+        raise DataError(f"{_counted(sorted(twice))} in the data twice: keep one of each")
     return sources
+
+
+def _counted(names: Sequence[str]) -> str:
+    """One column or several, with the verb."""
+    return f"column {listed(names)} is" if len(names) == 1 else f"columns {listed(names)} are"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
 
 
 def _gather(

@@ -35,7 +35,7 @@ class Forecast:
     sd: tuple[float, ...]
     """Expected error bar (root mean square over simulated fits)."""
     single_release_sd: tuple[float, ...]
-    """What one optimal release of the same budget would allow."""
+    """What one optimal release of the same budget would leave: a yardstick."""
     z_mean: tuple[float, ...] = ()
     z_sd: tuple[float, ...] = ()
     """Of simulated fits before recalibration: 0 and 1 where error bars are true."""

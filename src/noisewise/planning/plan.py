@@ -194,8 +194,8 @@ class Plan(Shown):
         fits = f"{self.forecast.fits} simulated fits" if self.forecast.fits else "no simulated fit"
         return (
             f"Plan(for {self.model}, {self.rows} rows, epsilon {budget.epsilon:g}, delta "
-            f"{budget.delta:g}, {budget.adjacency} adjacency: {self.settings.steps} steps; expected "
-            f"sds {min(sds):.3g} to {max(sds):.3g} for {len(sds)} parameters, from {fits})"
+            f"{budget.delta:g}, {budget.adjacency} adjacency: {self.settings.steps} steps; "
+            f"expected sds {min(sds):.3g} to {max(sds):.3g} for {len(sds)} parameters, from {fits})"
         )
 
     def report(self, path: str | Path) -> Path:

@@ -270,6 +270,7 @@ def _spent(certificate: Certificate) -> dict[str, Any]:
     on_a_sample = " on a Poisson sample"
     return {
         "sentence": words.spent_sentence(certificate),
+        "explained": words.releases_sentence(certificate),
         "percent": f"{100 * min(max(share, 0.0), 1.0):.2f}",
         "releases": [
             {

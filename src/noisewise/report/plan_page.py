@@ -145,9 +145,9 @@ def _utility(plan: Plan) -> dict[str, Any]:
             for i, epsilon in enumerate(forecast.epsilons)
         ],
         "source": (
-            "Elsewhere than here it is scaled as the single release's sd, not simulated."
+            "Elsewhere than here it is scaled as the single-release sd, not simulated."
             if forecast.fits
-            else "All of it is the single release's sd, not simulated."
+            else "All of it is the single-release sd, not simulated."
         ),
         "planned_rows": f"{forecast.sizes[ours]:,}",
         "parameters": [

@@ -64,7 +64,7 @@ def ratio_groups(result: Result) -> list[RatioGroup]:
 
 
 def in_words(ratio: Ratio, middle: float, low: float, high: float) -> str:
-    """A ratio and its interval, as one would tell a patient; no ratio where the interval has 1 in it.
+    """A ratio and its interval, as one would tell a patient; where that has 1 in it, it alone.
 
     Args:
         ratio: Its kind.

@@ -8,6 +8,7 @@ from noisewise.data import Unit
 from noisewise.mechanism import Budget, Certificate
 from noisewise.models import FAMILIES
 from noisewise.posterior import Status
+from noisewise.posterior.gradient_sizes import SIZES
 from noisewise.result import Result
 
 
@@ -118,6 +119,16 @@ def spent_sentence(certificate: Certificate) -> str:
     if not certificate.private:
         words += " The account is correct, but the guarantee is void: see the notice at the top."
     return words
+
+
+def releases_sentence(certificate: Certificate) -> str:
+    """What is behind a release whose name does not say it; '' where there is none."""
+    if all(release.what != SIZES for release in certificate.releases):
+        return ""
+    return (
+        f"{SIZES.capitalize()}: a histogram of how far records are from what the fitted model "
+        "expects of them, bought to see whether the model is wrong."
+    )
 
 
 def burn_in_sentence(result: Result) -> str:
