@@ -32,7 +32,8 @@ def test_a_plan_and_a_fit_by_formula(files):
     made = RUN.invoke(app, ["plan", *about, *options, "-o", plan])
     assert made.exit_code == 0, made.output
     assert nw.Plan.load(plan).formula == "visits ~ age * sex"
-    assert "age:sex[T.m]" in made.output
+    assert "age:sex[T.m]" in made.output and "prior sd" in made.output
+    assert "Single-release sd: a yardstick" in made.output
     done = fit(files, *options, "--plan", plan, "--insecure-seed", "1")
     assert done.exit_code == 0, done.output
     assert "age:sex[T.m]" in done.output

@@ -64,7 +64,7 @@ def test_a_result_in_text_has_its_coefficients(make_result):
     )
     assert "parameter (encoded)" in shown and "sex=male" in shown and "epsilon 0.73" in shown
     wide = repr(make_result(("intercept", *(f"x{i}" for i in range(30)))))
-    assert "21 more in summary()" in wide and wide.count("\n") < 20
+    assert "21 more in .summary()" in wide and wide.count("\n") < 20
 
 
 def test_units_are_named_wherever_numbers_are(make_result):

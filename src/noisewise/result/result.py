@@ -350,8 +350,8 @@ class Result(Shown):
         if not self.privacy.private:
             lines.insert(0, "NOT PRIVATE: " + "; ".join(self.privacy.not_private_because))
         lines += [f"Note: {note}" for note in self.notes]
-        more = f"{len(rows) - _MOST_SHOWN} more in summary(), " if len(rows) > _MOST_SHOWN else ""
-        return "\n".join([*lines, f"{more}what was released in privacy"])
+        more = f"{len(rows) - _MOST_SHOWN} more in .summary(); " if len(rows) > _MOST_SHOWN else ""
+        return "\n".join([*lines, f"{more}.privacy lists what was released"])
 
 
 def _scalars(
