@@ -7,10 +7,12 @@ released. So every algorithm is private for one reason, and that reason is in `e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -145,3 +147,35 @@ def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> 
     grid = mechanism.grid(algorithm.released, public_count)
     passes = usual_passes(public_count, mechanism.sampling_rate, most)
     return ReleaseNumbers(passes, grid, mechanism.noise_scale(grid, algorithm.released))
+
+
+def run_leaves(runs: Sequence[Run]) -> list[Any]:
+    """All numbers of these runs, in one order.
+
+    Args:
+        runs: Ready to run.
+    """
+    return jax.tree.leaves([(run.numbers, run.schedule, run.start) for run in runs])
+
+
+def with_leaves(runs: Sequence[Run], leaves: Sequence[np.ndarray]) -> list[Run]:
+    """The runs with other numbers of the same shapes.
+
+    Args:
+        runs: Ready to run.
+        leaves: As `run_leaves` has them.
+    """
+    own, structure = jax.tree.flatten([(run.numbers, run.schedule, run.start) for run in runs])
+    pairs = zip(own, leaves, strict=True)
+    parts = jax.tree.unflatten(structure, [_like(old, new) for old, new in pairs])
+    return [
+        replace(run, numbers=numbers, schedule=schedule, start=start)
+        for run, (numbers, schedule, start) in zip(runs, parts, strict=True)
+    ]
+
+
+def _like(old: Any, new: np.ndarray) -> Any:
+    """The number or array as the run had it, on the device where it was there."""
+    if isinstance(old, jax.Array):
+        return jnp.asarray(new)
+    return new if isinstance(old, np.ndarray) else new.item()

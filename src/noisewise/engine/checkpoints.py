@@ -20,7 +20,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ import numpy as np
 
 from noisewise._files import check_writable, read_arrays, whole_file, whole_folder
 from noisewise._validate import NoisewiseError
-from noisewise.engine.algorithm import Run
+from noisewise.engine.algorithm import Run, run_leaves, with_leaves
 
 _FORMAT = "noisewise-checkpoint 1"
 _ABOUT, _DIGEST = "about", "digest"
@@ -72,6 +71,9 @@ class Checkpoint:
         self._digest = ""
         self._waiting: list[tuple[int, Any]] = []
         self._held: int | None = None
+        self._open(resume)
+
+    def _open(self, resume: bool) -> None:
         if resume:
             self._hold()
             try:
@@ -143,7 +145,7 @@ class Checkpoint:
             about: Settings and releases, as plain data.
             runs: All phases, ready to run.
         """
-        leaves, structure = jax.tree.flatten([(r.numbers, r.schedule, r.start) for r in runs])
+        leaves = run_leaves(runs)
         steps = [run.steps for run in runs]
         walks = _plain([[*run.passes, run.sampling_rate] for run in runs])
         if self._settled is None:
@@ -159,13 +161,7 @@ class Checkpoint:
                 f"{self.folder} cannot be gone on with: from what was bought, this version of "
                 "noisewise or of JAX, or another table, makes another fit; use what it began with"
             )
-        pairs = zip(leaves, found, strict=True)
-        parts = jax.tree.unflatten(structure, [_like(old, new) for old, new in pairs])
-        restored = [
-            replace(run, numbers=numbers, schedule=schedule, start=start)
-            for run, (numbers, schedule, start) in zip(runs, parts, strict=True)
-        ]
-        return Settled(kept, restored)
+        return Settled(kept, with_leaves(runs, found))
 
     def keep_bought(self, name: str) -> None:
         """Write down a sum that was bought after the steps, before anybody sees it.
@@ -288,6 +284,10 @@ class Checkpoint:
             )
         for left in self.folder.glob(".part-*"):  # by a process that was killed while it wrote
             left.unlink(missing_ok=True)
+        self._remember()
+
+    def _remember(self) -> None:
+        """What the parts say, if they are of the fit that is to go on."""
         self._recognise(self._parts[0].about)
         for part in self._kind("settled"):
             self._settled = part
@@ -354,10 +354,3 @@ def _numbered(name: str, leaves: Sequence[Any]) -> dict[str, np.ndarray]:
 
 def _leaves(name: str, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
     return [arrays[found] for found in sorted(arrays) if found.startswith(f"{name}/")]
-
-
-def _like(old: Any, new: np.ndarray) -> Any:
-    """The number or array as the run had it, on the device where it was there."""
-    if isinstance(old, jax.Array):
-        return jnp.asarray(new)
-    return new if isinstance(old, np.ndarray) else new.item()

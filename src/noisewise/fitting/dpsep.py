@@ -124,6 +124,7 @@ def run_sep(job: Job, prepared: Prepared, total: int) -> Sequence[Finished]:
         progress=on_step,
         checkpoint=job.checkpoint,
         count_noise=prepared.count.noise_sd,
+        devices=job.devices,
     )
 
 

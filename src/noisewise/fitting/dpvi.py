@@ -171,6 +171,7 @@ class Dpvi:
             progress=on_step,
             checkpoint=job.checkpoint,
             count_noise=prepared.count.noise_sd,
+            devices=job.devices,
         )
         if not after:
             return [descent]
@@ -182,6 +183,7 @@ class Dpvi:
             checkpoint=job.checkpoint,
             phase=1,
             count_noise=prepared.count.noise_sd,
+            devices=job.devices,
         )
         return [descent, products]
 
