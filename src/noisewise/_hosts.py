@@ -8,17 +8,21 @@ first host's cross the network before noise is in them, so it has to be as close
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from noisewise._validate import NoisewiseError
+from noisewise._validate import NoisewiseError, shown
 
 _HEARTBEAT_SECONDS = 100
+_LEAVING_SECONDS = 1.0
 _UNIT = 1024
 """What is said is filled up to multiples of so many numbers: a program is compiled for each."""
 
@@ -211,4 +215,26 @@ def join_hosts(
             f"this host cannot join the others ({reason}): name address, index and count, or start "
             "it by srun or mpirun, before anything else is computed"
         ) from error
-    return Hosts.joined()
+    joined = Hosts.joined()
+    if joined.is_first:  # the others leave by its service, and have to go before it
+        atexit.register(time.sleep, _LEAVING_SECONDS)
+    return joined
+
+
+def hosts_named(text: str | None) -> Hosts:
+    """Those that a command line names: nobody, ``auto``, or ``ADDRESS:PORT,INDEX/COUNT``.
+
+    Args:
+        text: As it was given.
+    """
+    if text is None:
+        return Hosts()
+    if text == "auto":
+        return join_hosts()
+    found = re.fullmatch(r"(\S+:\d+),(\d+)/(\d+)", text)
+    if found is None or not int(found[2]) < int(found[3]):
+        raise NoisewiseError(
+            "hosts are named by 'auto', under srun or mpirun, or as ADDRESS:PORT,INDEX/COUNT such "
+            f"as node1:7000,0/4 on the first of four, got {shown(text)}"
+        )
+    return join_hosts(found[1], int(found[2]), int(found[3]))

@@ -121,7 +121,7 @@ jax.tree_util.register_dataclass(
     meta_fields=["algorithm", "passes", "sampling_rate"],
 )
 
-_PASS_FLOATS = 2**26
+_PASS_FLOATS = 2**22
 
 
 class ReleaseNumbers(NamedTuple):
@@ -135,8 +135,8 @@ class ReleaseNumbers(NamedTuple):
 def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> ReleaseNumbers:
     """How the mechanism's sums of this algorithm are computed: from public numbers alone.
 
-    Passes are as long as 256 MiB allow, so that no shape of compiled code follows the true number
-    of records.
+    Passes are as long as 16 MiB allow, so that no shape of compiled code follows the true number
+    of records, and that there are several for devices to share where a step is large.
 
     Args:
         algorithm: Whose contributions are summed.

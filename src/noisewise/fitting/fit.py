@@ -225,6 +225,7 @@ def _fit(job: Job, method: Method) -> Result:
         seed = job.hosts.number_of_first(lambda: secrets.randbits(128))
     rng = np.random.default_rng(seed)
     reading = method.posterior(job, prepared, finished, rng)
+    job.hosts.gathered(np.zeros(1))  # nobody leaves before the others are done
     return Result(
         draws=reading.draws,
         noise_unaware=reading.noise_unaware,
