@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -23,7 +24,8 @@ from engine.algorithms import Case, Design, cases
 from engine.watching import alone, secure, silent, watched
 from noisewise._hosts import Hosts
 from noisewise.data import PrivateRows
-from noisewise.engine import Devices, Run, run_secure
+from noisewise.engine import Devices, Run, public_count, run_secure
+from noisewise.mechanism import Grid, Mechanism, release_sum
 from people import make_frame, make_schema
 
 DEVICES = int(os.environ["XLA_FLAGS"].rpartition("=")[2])
@@ -54,9 +56,8 @@ def identity(*names: str) -> dict:
         run = watched(case, moves=True)
         with mock.patch.object(Hosts, "joined", Hosts):  # this host alone
             one = run_secure(run, PrivateRows(case.rows), insecure_seed=SEED)
-        for number in sorted({2, DEVICES}):
-            at_once = shared(run, case.rows, SEED, number)
-            found[f"{name} on {number}"] = same((one.kept, jax.device_get(one.state)), at_once)
+        at_once = shared(run, case.rows, SEED, DEVICES)
+        found[name] = same((one.kept, jax.device_get(one.state)), at_once)
     return found
 
 
@@ -65,13 +66,13 @@ def noise(name: str) -> dict:
     nowhere."""
     case = cases()[name]
     rows = silent(case.rows)
-    once = secure(watched(case), rows, SEED).released
+    once = secure(watched(case, moveless=True), rows, SEED).released
     grid = watched(case).numbers.grid
     found = {}
     for label, index in (("as it is", None), ("everywhere", 0), ("nowhere", 1)):
         broken = mock.patch("jax.lax.axis_index", lambda _, index=index: index)
-        with broken if index is not None else mock.patch("builtins.hash", hash):
-            released, _ = shared(watched(case, label=label), rows, SEED, DEVICES)
+        with broken if index is not None else nullcontext():
+            released, _ = shared(watched(case, label=label, moveless=True), rows, SEED, DEVICES)
         steps = np.rint(np.asarray(released) * (grid.points / grid.clip_norm))
         found[label] = float((steps * once).sum() / (once * once).sum())
     return found
@@ -156,14 +157,27 @@ def fit(folder: str, *words: str) -> dict:
     return {"sources": result.privacy.sources}
 
 
+def audit(name: str) -> dict:
+    """What an audit of a mechanism on all devices shows, as it is and with half of the noise."""
+    found = {}
+    for label in ("as it is", "with half the noise"):
+        half = mock.patch.object(Mechanism, "noise_scale", halved)
+        with half if label != "as it is" else nullcontext():
+            seen = nw.audit(mechanisms=[name], trials=20_000, devices=DEVICES)
+        found[label] = {"convicted": seen.convicted, "about": seen.about["devices"]}
+        found[label] |= {"neighbours": all(one.holds for one in seen.neighbours)}
+    return found
+
+
+def halved(self: Mechanism, grid: Grid, dim: int) -> np.ndarray:
+    return np.full(dim, 0.5 * self.multiplier * float(grid.points), np.float32)
+
+
 def guards() -> dict:
     """What is refused where several hosts have joined, and no fit shares the table."""
     budget = nw.Budget(epsilon=1.0, delta=1e-6)
     table = nw.Table(make_frame(), make_schema())
     case: Case = cases()["dp-em"]
-    from noisewise.engine import public_count
-    from noisewise.mechanism import release_sum
-
     actions = {
         "sum": lambda: release_sum(PrivateRows({"x": np.ones((9, 1))}), 1.0, budget, what="x"),
         "count": lambda: public_count(table, budget, None),
@@ -183,5 +197,5 @@ if __name__ == "__main__":
     index, count = map(int, sys.argv[3].split("/"))
     if count > 1:
         nw.join_hosts(sys.argv[2], index, count)
-    task = {t.__name__: t for t in (identity, one_host, sampling, fit, guards)}[sys.argv[1]]
+    task = {t.__name__: t for t in (identity, one_host, sampling, fit, audit, guards)}[sys.argv[1]]
     print("\n" + json.dumps(task(*sys.argv[4:])), flush=True)

@@ -15,13 +15,11 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
 
-_HEARTBEAT_SECONDS = 100
 _LEAVING_SECONDS = 1.0
 _UNIT = 1024
 """What is said is filled up to multiples of so many numbers: a program is compiled for each."""
@@ -206,9 +204,8 @@ def join_hosts(
     ):
         with contextlib.suppress(AttributeError):  # an option that this JAX has not
             jax.config.update(name, value)
-    own: dict[str, Any] = {"heartbeat_timeout_seconds": _HEARTBEAT_SECONDS}
     try:
-        jax.distributed.initialize(address, count, index, **own)
+        jax.distributed.initialize(address, count, index)
     except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:150]
         raise NoisewiseError(

@@ -66,7 +66,7 @@ class Devices:
             )
         if number == 1 and not hosts.several:
             return None
-        own = {place: [] for place in range(hosts.count)}  # type: dict[int, list[Any]]
+        own: dict[int, list[Any]] = {place: [] for place in range(hosts.count)}
         for device in jax.devices():
             own[device.process_index if hosts.several else 0].append(device)
         every = [device for place in range(hosts.count) for device in own[place][:number]]
