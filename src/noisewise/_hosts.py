@@ -15,12 +15,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from noisewise._validate import NoisewiseError, shown
 
-_LEAVING_SECONDS = 1.0
+_LEAVING_SECONDS, _LAST_SECONDS = 15, 2
 _UNIT = 1024
 """What is said is filled up to multiples of so many numbers: a program is compiled for each."""
 
@@ -212,10 +213,20 @@ def join_hosts(
             f"this host cannot join the others ({reason}): name address, index and count, or start "
             "it by srun or mpirun, before anything else is computed"
         ) from error
-    joined = Hosts.joined()
-    if joined.is_first:  # the others leave by its service, and have to go before it
-        atexit.register(time.sleep, _LEAVING_SECONDS)
-    return joined
+    atexit.register(_leave_together)
+    return Hosts.joined()
+
+
+def _leave_together() -> None:
+    """Wait for the others at the end: where the first host is gone, JAX aborts them, as it has the
+    service by which they leave. Not for long, as one of them may have died."""
+    with contextlib.suppress(Exception):
+        from jax._src import distributed
+
+        client: Any = distributed.global_state.client
+        client.wait_at_barrier("noisewise: all have come to the end", 1000 * _LEAVING_SECONDS)
+        if Hosts.joined().is_first:
+            time.sleep(_LAST_SECONDS)
 
 
 def hosts_named(text: str | None) -> Hosts:
