@@ -20,7 +20,7 @@ from pathlib import Path
 
 import noisewise as nw
 
-_STEPS = 400
+_STEPS, _CHUNKS = 2000, 20
 _SIZES = {"small": 30_000, "large": 300_000}
 """Rows, of which a step draws a tenth: a logistic regression on 57 columns, ten guide draws."""
 _FEATURES = 57
@@ -30,7 +30,7 @@ class _Enough(Exception):
     """Ends a run once enough of it was timed."""
 
 
-def _measured(size: str, devices: int, seconds: float) -> float:
+def _measured(size: str, devices: int) -> float:
     """Seconds a step; the first chunk, with its compilation, is left out."""
     import numpy as np
 
@@ -47,7 +47,7 @@ def _measured(size: str, devices: int, seconds: float) -> float:
     data = {"X": X, "y": rng.integers(0, 2, rows).astype(np.float32)}
     settings = Settings(
         rule="vanilla",
-        draws=10,
+        guide_draws=10,
         clip_norm=5.0,
         learning_rate=1e-3,
         full_curvature=False,
@@ -65,8 +65,7 @@ def _measured(size: str, devices: int, seconds: float) -> float:
 
     def progress(done: int) -> None:
         ticks.append((done, time.perf_counter()))
-        # By number where there are hosts: all have to stop at the same chunk.
-        if not hosts.several and ticks[-1][1] - ticks[0][1] > seconds:
+        if len(ticks) > _CHUNKS:  # on all hosts at the same one
             raise _Enough
 
     with suppress(_Enough):
@@ -75,14 +74,13 @@ def _measured(size: str, devices: int, seconds: float) -> float:
     return (last_time - first_time) / (last_step - first_step)
 
 
-def measure(size: str, devices: int, hosts: int, seconds: float) -> float:
+def measure(size: str, devices: int, hosts: int) -> float:
     """Seconds a step, in processes of their own.
 
     Args:
         size: Of the step.
         devices: Of every host.
         hosts: Processes that are joined.
-        seconds: About how long to look.
     """
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -90,7 +88,7 @@ def measure(size: str, devices: int, hosts: int, seconds: float) -> float:
     flags = f"--xla_force_host_platform_device_count={devices} --xla_cpu_multi_thread_eigen=false"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "benchmarks.devices", "--measure", size]
-    command += ["--devices", str(devices), "--seconds", str(seconds)]
+    command += ["--devices", str(devices)]
     started = [
         subprocess.Popen(
             [*command, "--join", f"127.0.0.1:{port},{index}/{hosts}"],
@@ -133,7 +131,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--hosts", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--measure", choices=list(_SIZES), help=argparse.SUPPRESS)
     parser.add_argument("--join", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -142,12 +139,12 @@ def main() -> None:
         index, count = map(int, place.split("/"))
         if count > 1:
             nw.join_hosts(address, index, count)
-        print("\n" + json.dumps(_measured(given.measure, given.devices[0], given.seconds)))
+        print("\n" + json.dumps(_measured(given.measure, given.devices[0])))
         return
     for size in _SIZES:
-        one = measure(size, 1, 1, given.seconds)
+        one = measure(size, 1, 1)
         for devices, hosts in [*((k, 1) for k in given.devices), (1, given.hosts)]:
-            found = measure(size, devices, hosts, given.seconds)
+            found = measure(size, devices, hosts)
             print(
                 f"{size} step, {hosts} host(s) of {devices} device(s): {1e3 * found:.2f} ms, "
                 f"{one / found:.2f} times as fast as one device",

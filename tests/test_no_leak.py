@@ -65,8 +65,8 @@ def everything():
     kept = Everything()
     original = PrivateRows.__init__
 
-    def remembering(self, columns, layout=None):
-        original(self, columns, layout)
+    def remembering(self, columns, *more):
+        original(self, columns, *more)
         kept.held += [np.asarray(column) for column in self._columns.values()]
 
     with pytest.MonkeyPatch.context() as patch:
