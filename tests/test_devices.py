@@ -21,7 +21,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import noisewise
-from engine.algorithms import RATE
+from engine.algorithms import RATE, cases
 from noisewise._hosts import stretch_of
 from noisewise.cli import app
 from noisewise.data import PrivateRows, UnitLayout
@@ -31,6 +31,12 @@ from people import N, make_frame
 HERE = Path(__file__).parent
 PATHS = os.pathsep.join([str(Path(noisewise.__file__).parents[1]), str(HERE)])
 FALSE_ALARM = 1e-6
+ROUNDED_OTHERWISE = {
+    *("dpvi of a NumPyro model", "dpvi of a network"),
+    *("dp-sep mixture", "dp-sep mixture, natural form"),
+}
+"""By XLA, in a program for several devices: it divides by a shared number where it multiplies by
+its inverse in a program for one."""
 DPVI, DP_SEP, DP_EM = "dpvi vanilla, clipped prior", "dp-sep logistic", "dp-em"
 
 
@@ -78,10 +84,11 @@ def test_eight_devices_release_the_bits_of_one_and_its_noise_once():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [DPVI, DP_SEP, "dpvi means_only", "dpvi of units"])
-def test_every_algorithm_releases_the_bits_of_one_device(name):
-    (found,) = told("identity", name, devices=8)
-    assert found == {name: True}
+@pytest.mark.parametrize("kind", ["dpvi", "dp-sep"])
+def test_every_algorithm_releases_the_bits_of_one_device(kind):
+    names = [name for name in cases() if name.startswith(kind) and name not in ROUNDED_OTHERWISE]
+    (found,) = told("identity", *names, devices=8)
+    assert found == dict.fromkeys(names, True)
 
 
 @pytest.mark.slow
