@@ -117,7 +117,7 @@ def test_files_have_the_identifier_as_a_column(tmp_path, kind):
 
 
 def test_a_table_without_the_identifier_is_refused():
-    with pytest.raises(DataError, match="'person' are declared but not in the data"):
+    with pytest.raises(DataError, match="'person' is declared but not in the data"):
         nw.Table({n: c for n, c in PEOPLE.items() if n != "person"}, SCHEMA)
 
 

@@ -181,6 +181,7 @@ class Result(Shown):
         kind: str = "mean",
         level: float = 0.95,
         seed: int = 0,
+        clamp: bool = False,
     ) -> pandas.DataFrame:
         """What the fit expects of new records: a mean and an interval for each.
 
@@ -195,8 +196,10 @@ class Result(Shown):
                 new record's outcome itself would lie.
             level: Probability of the intervals.
             seed: Of simulated outcomes.
+            clamp: Move values outside the declared bounds to the nearer bound, instead of refusing
+                them.
         """
-        return predict(self, data, model=model, kind=kind, level=level, seed=seed)
+        return predict(self, data, model=model, kind=kind, level=level, seed=seed, clamp=clamp)
 
     def survival(
         self, people: Any = None, times: Sequence[float] | None = None, level: float = 0.95
