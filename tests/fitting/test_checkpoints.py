@@ -394,7 +394,7 @@ def test_a_fit_whose_copy_was_gone_on_with_meanwhile_returns_no_result(tmp_path)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpoint, "_add", add)
-        with pytest.raises(NoisewiseError, match="copy of this fit's checkpoint.*withheld"):
+        with pytest.raises(NoisewiseError, match=r"copy of this fit's checkpoint.*withheld"):
             nw.fit(**QUICK, checkpoint=folder, ledger=ledger)
     (entry,) = ledger.account().entries
     assert entry.certificate == others[1].privacy

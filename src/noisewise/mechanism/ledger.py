@@ -124,8 +124,8 @@ class Ledger:
             unit: The column that says whose rows are protected together; empty protects rows.
             seeded: Whether the noise comes from a known seed: only a rehearsal takes that.
             fits: How many fits, each with that budget.
-            tokens: Of a checkpoint, the newest first: what was reserved under the one before is gone
-                on with under the newest, and from then on under no other.
+            tokens: Of a checkpoint, the newest first: what was reserved under the one before is
+                gone on with under the newest, and from then on under no other.
             reached: How far that checkpoint says that the fit came, see `Checkpoint.reached`.
         """
         path = Path(self.path)
