@@ -66,7 +66,7 @@ class Checkpoint:
         self.bought: dict[str, np.ndarray] = {}
         """Sums that were bought before the steps, by the names of their releases."""
         self._request = {name: _plain(value) for name, value in request.items()}
-        self._tokens = (secrets.token_hex(16),)
+        self._tokens: tuple[str, ...] = (secrets.token_hex(16),)
         self._settled: _Part | None = None
         self._parts: list[_Part] = []
         self._digest = ""
