@@ -1,4 +1,4 @@
-"""Of copies of a checkpoint a ledger lets one go on: steps that two make would be released twice."""
+"""Of copies of a checkpoint a ledger lets one go on: two would release the same steps twice."""
 
 from __future__ import annotations
 
