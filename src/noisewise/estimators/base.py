@@ -153,14 +153,10 @@ class PrivateEstimator(BaseEstimator):
             **options,
         )
         self._family.fits += self.ledger is None
-        if steps:
+        for reason in not_private_because:
             warnings.warn(
-                f"this fit is NOT PRIVATE: {why}; declare bounds and categories instead",
-                stacklevel=4,
-            )
-        if search is not None:
-            warnings.warn(
-                f"this fit is NOT PRIVATE: {chose}; choose by noisewise.plan, which reads no row",
+                f"this fit is NOT PRIVATE: {reason}; declare bounds, categories and classes, and "
+                "choose by noisewise.plan, which reads no row",
                 stacklevel=4,
             )
         certificate = replace(
