@@ -1,6 +1,6 @@
 """Expectation propagation, stochastic and differentially private."""
 
-from noisewise.dpsep.algorithm import SepFit
+from noisewise.dpsep.algorithm import DpSep, SepFit, SepNumbers, Window
 from noisewise.dpsep.batched import adf_in_batches, ep_in_batches
 from noisewise.dpsep.divergence import expected_kl, gaussian_kl, paper_expression
 from noisewise.dpsep.family import Blocks, Diagonal, Family
