@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -85,7 +86,7 @@ def read_regression(
     rng: np.random.Generator,
 ) -> SepReading:
     """Draws of both posteriors of a regression: the noise-aware one from what simulated records
-    would release (eq. (40)).
+    would release (eq. (47)).
 
     Args:
         run: The last phase.
@@ -98,9 +99,9 @@ def read_regression(
     count, certain = int(run.numbers.public_count), fit._replace(extra_variance=0.0)
     dim = site.family.dim
     theta = np.full((draws, dim + site.extras), np.nan)
-    parts = (part for part in jax.tree.leaves(fit))
-    if all(np.isfinite(np.asarray(part)).all() for part in parts):
-        theta = truth_draws(run, fit, covariates, draws, rng)
+    if all(np.isfinite(np.asarray(part)).all() for part in jax.tree.leaves(fit)):
+        with contextlib.suppress(np.linalg.LinAlgError):  # too wild for moments to be matrices
+            theta = truth_draws(run, fit, covariates, draws, rng)
     noise_sd = np.exp(theta[:, -1] / 2) if site.extras else np.zeros(draws)
     unaware = _normals(site, noise_unaware(fit), draws, rng)
     unaware_sd = _noise_sds(site, certain, count, draws, rng)

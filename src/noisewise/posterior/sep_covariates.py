@@ -1,7 +1,7 @@
 """Simulated covariates made like a table's, as far as the precision that DP-SEP released tells.
 
 Covariates from a schema have independent columns. The released precision says how far a table's are
-from that, with known noise: what the noise explains is not believed (mathematics.md eq. (41)).
+from that, with known noise: what the noise explains is not believed (mathematics.md eq. (48)).
 """
 
 import jax.numpy as jnp

@@ -49,7 +49,7 @@ class Observation(NamedTuple):
     """Covariance of what is simulated in place of the mean."""
 
     def moments(self, truths: Float[np.ndarray, "truths truth"]) -> tuple[Any, Any]:
-        """Mean and covariance of what is released, under each of many truths: eqs. (38), (39)."""
+        """Mean and covariance of what is released, under each of many truths: eqs. (45), (46)."""
         mean, second = self.records.moments(truths)
         table = second - mean[:, :, None] * mean[:, None, :]
         covariance = self.rows * (table + self.batches * second) + self.simulation
@@ -58,7 +58,7 @@ class Observation(NamedTuple):
     def log_density(
         self, truths: Float[np.ndarray, "truths truth"]
     ) -> Float[np.ndarray, " truths"]:
-        """Of each of many truths, up to a constant: eq. (40)."""
+        """Of each of many truths, up to a constant: eq. (47)."""
         mean, covariance = self.moments(truths)
         residual, off = self.released - mean, truths - self.prior.mean
         fine = np.isfinite(covariance).all((1, 2)) & np.isfinite(mean).all(1)

@@ -3,7 +3,7 @@
 A record's clipped site depends on its covariates and its outcome, and the truth decides how likely
 each outcome is. So sites are computed once, for simulated covariates with every outcome they may
 have, averaged over where the fit took them; under any truth their mean and covariance are sums with
-other weights (mathematics.md eqs. (37) and (38)). No row is read.
+other weights (mathematics.md eqs. (44) and (45)). No row is read.
 """
 
 from __future__ import annotations
