@@ -13,9 +13,9 @@ from jax import Array
 
 from noisewise._shapes import Float
 from noisewise.data import Rows
-from noisewise.dpsep.family import Family
 from noisewise.dpsep.settings import Rates
 from noisewise.dpsep.site import Gaussian, Natural, Site, SiteUpdates
+from noisewise.dpsep.window import Window, empty_window, observed
 from noisewise.engine import Step
 from noisewise.mechanism import Grid
 
@@ -57,29 +57,6 @@ class SepFit(NamedTuple):
     """Packed: of the known noise on the precision."""
     window: Any = None
     """`Window`: what the observed steps released, and where they were."""
-
-
-class Window(NamedTuple):
-    """What was released over the last steps, and where: means over them.
-
-    Steps as they were count here, whether the mean had settled or not.
-    """
-
-    weight: Any
-    """Of the steps so far; one in the end."""
-    mean: Any
-    """Where gradients were taken."""
-    dispersion: Any
-    """Of those places around their mean, as blocks of matrices."""
-    released: Any
-    """N times the mean site: gradient, precision and extras, in natural units."""
-    noise_variance: Any
-    """Known, of the privacy noise on it, per coordinate."""
-    covariance: Any
-    """Packed: of the cavities."""
-    extra: Any
-    """Their running mean."""
-    extra_square: Any
 
 
 class Spread(NamedTuple):
@@ -194,7 +171,7 @@ class DpSep:
             extra_variance=jnp.zeros_like(extra),
             averaged=zero,
             spread=Spread(*(family.matrices(packed),) * 3),
-            window=_empty_window(site),
+            window=empty_window(site),
         )
 
     def empty_record(self, state: SepState) -> Array:
@@ -290,7 +267,15 @@ class DpSep:
         moved = moved._replace(
             averaged=moved.averaged + rate.keep * moved.mean,
             spread=_spread(site, numbers, moved, posterior, damped, rate, noise[0]),
-            window=_window(family, state.window, point, rate.observe, count * sums, noise_sds),
+            window=observed(
+                family,
+                state.window,
+                point.cavity,
+                state.extra,
+                rate.observe,
+                count * sums,
+                noise_sds,
+            ),
             prior=site.prior(moved.mean, family.diagonal(posterior.covariance)),
         )
         return Step(moved, moved.mean)
@@ -323,37 +308,6 @@ class DpSep:
         wide = numbers.bounds[point.centred.astype(int)] / numbers.weights
         sizes = np.asarray(self.sizes)
         return point.units * jnp.repeat(wide, sizes, total_repeat_length=self.released)
-
-
-def _empty_window(site: Site) -> Window:
-    family, extra = site.family, jnp.zeros(site.extras)
-    zero, packed = jnp.zeros(family.dim), jnp.zeros(family.packed)
-    blocks, released = (
-        jnp.zeros_like(family.matrices(packed)),
-        jnp.concatenate([zero, packed, extra]),
-    )
-    return Window(jnp.zeros(()), zero, blocks, released, released, packed, extra, extra)
-
-
-def _window(
-    family: Family, old: Window, point: _Point, observe: Array, released: Array, noise: Array
-) -> Window:
-    """The window with this step in it, by the share that it has there."""
-    weight = old.weight + observe
-    share = observe / jnp.maximum(weight, 1e-9)
-    # From the mean so far, not from zero: floats would lose a small dispersion around a far mean.
-    off = family.grouped(point.cavity.mean - old.mean)
-    outer = off[..., :, None] * off[..., None, :]
-    return Window(
-        weight=weight,
-        mean=old.mean + share * (point.cavity.mean - old.mean),
-        dispersion=old.dispersion + old.weight * share * outer,
-        released=old.released + observe * released,
-        noise_variance=old.noise_variance + (observe * noise) ** 2,
-        covariance=old.covariance + observe * point.cavity.covariance,
-        extra=old.extra + observe * point.extra,
-        extra_square=old.extra_square + observe * point.extra**2,
-    )
 
 
 def _extra_variance(numbers: SepNumbers, state: SepState, rate: Rates, noise: Array) -> Array:
