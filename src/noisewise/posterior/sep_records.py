@@ -54,8 +54,8 @@ class SiteMoments(NamedTuple):
 class SimulatedRecords:
     """Sums over simulated records' outcomes, with the weights that truths give them.
 
-    The sums are matrix products on the host: XLA's fused sums of this size came out wrong (jaxlib
-    0.10.2, CPU, from 2^15 outcomes).
+    The sums are matrix products on the host: compiled for many truths at once they came out wrong
+    in trials (jaxlib 0.10.2 on a CPU), for a reason that was not found.
     """
 
     def __init__(self, site: GlmSite, sites: OutcomeSites) -> None:
