@@ -23,10 +23,8 @@ import numpy as np
 
 import noisewise as nw
 from benchmarks.fit_memory import _peak_bytes
+from benchmarks.many_row_errors import logistic_bound
 from noisewise.models.glm import logistic
-from noisewise.planning.single_release import least_noise
-
-_QUANTILES = (0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.0)
 
 
 class Problem(NamedTuple):
@@ -71,7 +69,8 @@ def main() -> None:
         print(f"fit {seed + 1}: {_words(every[-1:])}", flush=True)
     print(
         f"logistic, {given.features} features correlated by {given.correlation:g}, {given.rows:,} "
-        f"rows, a public sample of {given.sample:,}, epsilon {given.epsilon:g}, {given.steps} steps, {given.fits} fits: {_words(every)}"
+        f"rows, a public sample of {given.sample:,}, epsilon {given.epsilon:g}, {given.steps} "
+        f"steps, {given.fits} fits: {_words(every)}"
     )
 
 
@@ -162,44 +161,12 @@ def measured(
     return Measured(
         z=error / draws.std(0),
         error=error,
-        bound=single_release_sds(found, budget, prior_scale),
+        bound=logistic_bound(found.design, found.truth, len(found.design), budget, prior_scale),
         status=result.status.value,
         beyond_steps=took - stepping,
         steps=stepping,
         processor=time.process_time() - used,
     )
-
-
-def single_release_sds(found: Problem, budget: nw.Budget, prior_scale: float) -> np.ndarray:
-    """What the best single release would leave of every coefficient: eq. (30) at the truth.
-
-    Args:
-        found: Whose truth and covariates are taken.
-        budget: Of the release.
-        prior_scale: Of the model.
-    """
-    x = found.design.astype(float)
-    chance = 1 / (1 + np.exp(-(x @ found.truth)))
-    # In coordinates in which the information is the identity, as a fit's are.
-    precision = np.eye(x.shape[1]) / prior_scale**2
-    information = (x * (chance * (1 - chance))[:, None]).T @ x + precision
-    factor = np.linalg.inv(np.linalg.cholesky(information)).T
-    x, precision = x @ factor, factor.T @ precision @ factor
-    norms, best = np.linalg.norm(x, axis=1), None
-    for clip_norm in np.quantile(norms * np.maximum(chance, 1 - chance), _QUANTILES):
-        # Of a yes and of a no: sizes of the slope, and what clipping leaves of them.
-        slopes = np.stack([1 - chance, chance])
-        kept = slopes * np.minimum(1.0, clip_norm / (slopes * norms))
-        share = np.stack([chance, 1 - chance])
-        sensitivity = (x * (share * kept * slopes).sum(0)[:, None]).T @ x
-        variability = (x * (share * kept**2).sum(0)[:, None]).T @ x
-        noise = (clip_norm * least_noise(budget)) ** 2 * np.eye(len(precision))
-        known = sensitivity @ np.linalg.solve(variability + noise, sensitivity)
-        covariance = factor @ np.linalg.inv(precision + known) @ factor.T
-        if best is None or np.trace(covariance) < np.trace(best):
-            best = covariance
-    assert best is not None
-    return np.sqrt(np.diag(best))
 
 
 if __name__ == "__main__":

@@ -34,9 +34,10 @@ _SHIFT_SD = 0.5
 ones: it depends on more than was bought."""
 _MOST_NOISE = 0.015
 """Of a share of people: with more, intervals were seen to hold two thirds of truths."""
-_CURVATURE_DRAWS, _CURVATURE_DRAWS_OF_WIDE = 1000, 24
+_CURVATURE_DRAWS = 1000
+_LEAST_OF_WIDE, _DRAWS_A_CURVATURE = 8, 160
 """Of many coordinates every factor takes seconds, and each coordinate sees so many directions that
-draws hardly differ."""
+curvatures hardly differ to it: one then serves many draws."""
 _WELL_KNOWN, _WELL_KNOWN_OF_WIDE = 0.2, 0.35
 """Widths up to which a curvature counts as identified. Of many coordinates it is the finite number
 of people that makes it wider, in all directions alike."""
@@ -120,7 +121,7 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
         best = tried[0]
     count = max(min(draws, 100), min(draws // 4, _CURVATURE_DRAWS))
     if len(variance) > WIDE:
-        count = min(count, _CURVATURE_DRAWS_OF_WIDE)
+        count = min(count, max(_LEAST_OF_WIDE, draws // _DRAWS_A_CURVATURE))
     curvature = best.draw(count, rng)
     # A trace that rejects the expected curvature casts doubt on all that was expected.
     if best is not tried[0]:

@@ -197,11 +197,11 @@ def _exponential(symmetric: Float[np.ndarray, "many dim dim"]) -> Float[np.ndarr
 def _exponential_by_squaring(
     symmetric: Float[np.ndarray, "dim dim"],
 ) -> Float[np.ndarray, "dim dim"]:
-    """exp(X) = exp(X / 2^k)^(2^k), by products alone: of many coordinates a twentieth of the work of
+    """exp(X) = exp(X / 2^k)^(2^k), by products alone: of many coordinates a fraction of the work of
     eigenvectors. Positive definite, as it ends with a square."""
     vector = np.ones(len(symmetric))
     for _ in range(_POWER_STEPS):
-        vector = symmetric @ (vector / np.linalg.norm(vector))
+        vector = symmetric @ (vector / max(float(np.linalg.norm(vector)), 1e-300))
     # Power iteration comes near the largest size from below.
     largest = max(1.5 * float(np.linalg.norm(vector)), 1e-12)
     squarings = max(1, int(np.ceil(np.log2(largest / _TAYLOR_REACH))))
