@@ -65,8 +65,8 @@ def everything():
     kept = Everything()
     original = PrivateRows.__init__
 
-    def remembering(self, columns):
-        original(self, columns)
+    def remembering(self, columns, layout=None):
+        original(self, columns, layout)
         kept.held += [np.asarray(column) for column in self._columns.values()]
 
     with pytest.MonkeyPatch.context() as patch:

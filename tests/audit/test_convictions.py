@@ -12,6 +12,7 @@ from functools import cache
 from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -32,6 +33,7 @@ from noisewise.audit.canaries import Game, needed_steps, play
 from noisewise.audit.low_bits import in_single_precision, read_low_bits
 from noisewise.audit.neighbours import compare_neighbours
 from noisewise.audit.purchases import attack_counts, attack_sums
+from noisewise.engine import feeding
 from noisewise.engine import run as driver
 from noisewise.mechanism import Budget, calibrate, counting, release, sums
 
@@ -225,16 +227,21 @@ def test_coarse_noise_shows_in_the_low_bits_alone():
     assert found.off_grid == 0 and found.advantage > 0.9
 
 
+@contextmanager
 def rounding_by_the_true_count():
-    """The last bits of contributions follow from how many records there are, as where a compiler
-    is given another shape."""
+    """Tables are on the device in their own length, and the last bits of contributions follow from
+    it, as where a compiler is given another shape."""
     original = release._batch_sum
 
     def batch_sum(gradients, rows, *rest):
         factor = 1 + 2.0**-22 * (len(jax.tree.leaves(rows)[0]) % 7)
         return original(lambda batch: factor * gradients(batch), rows, *rest)
 
-    return mock.patch.object(release, "_batch_sum", batch_sum)
+    with (
+        mock.patch.object(feeding, "_gatherable", lambda column, room: jnp.asarray(column)),
+        mock.patch.object(release, "_batch_sum", batch_sum),
+    ):
+        yield
 
 
 def test_others_that_move_with_one_record_are_found():

@@ -192,6 +192,7 @@ def test_certificate(fitted: _Fitted) -> None:
     assert {release.what for release in privacy.releases} == {
         "counts of covariates' values",
         "products of pairs of covariates",
+        "sizes of gradients at the fit",
         "gradients",
         "number of rows",
     }

@@ -156,8 +156,7 @@ def declared(column, **more):
 @pytest.mark.parametrize(
     ("model", "columns", "target", "words"),
     [
-        ("logistic", (declared(AGE, how="integrate"), ILL), "ill", "use a mixture"),
-        (own, (declared(AGE, how="integrate"), ILL), "ill", "use a mixture"),
+        (own, (declared(AGE, how="integrate"), ILL), "ill", "which needs a mixture"),
         ("mixture", (declared(WARD, how="indicator"), SEX), None, "declare how = 'integrate'"),
         ("mixture", (WARD, SEX), "sex", "leave target out"),
     ],

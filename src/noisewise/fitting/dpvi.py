@@ -67,15 +67,15 @@ class Dpvi:
     def rehearse(self, job: Job) -> None:
         """Plan, posterior and model must fit together; a planned run is assembled once, and that of
         a model without closed-form gradients is begun on simulated tables."""
-        refuse_weights_without_matrix(job.bound, self._settings)
-        self._check_posterior(job.bound)
-        share_to_spend(job.bound, job.covariate_share)  # refuses a bad one
         plan = self.plan
         if not isinstance(plan, Plan | Settings | None):
             raise NoisewiseError(
                 "plan must be a noisewise.Plan (Plan.load reads a file) or Settings, got "
                 f"{shown(plan)}"
             )
+        refuse_weights_without_matrix(job.bound, self._settings)
+        self._check_posterior(job.bound)
+        share_to_spend(job.bound, job.covariate_share)  # refuses a bad one
         target = job.bound.target
         for note in silent_records(job.bound):
             warnings.warn(note, stacklevel=4)

@@ -161,7 +161,8 @@ class Ledger:
         if account.spenders and self.spender not in account.spenders:
             raise LedgerError(
                 f"{shown(self.spender)} may not spend from {self.path}: it names "
-                f"{', '.join(account.spenders)}"
+                f"{', '.join(account.spenders)}: fit under one of these accounts, or begin a "
+                "ledger that names this one too (noisewise ledger init --spender)"
             )
         if budget.adjacency != total.adjacency:
             raise LedgerError(
