@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import PrivateRows, Rows, record_count
-from noisewise.engine.algorithm import Run, Step
+from noisewise.engine.algorithm import Run, Step, public_passes
 from noisewise.engine.checkpoints import Checkpoint
 from noisewise.engine.feeding import feeding
 from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum, room_for
@@ -100,6 +100,10 @@ def run_secure(
         count_noise: Standard deviation of the public count's own noise, if it has any.
     """
     numbers, true_count = run.numbers, rows.true_count
+    public_count = int(numbers.public_count)
+    if count_noise:
+        wide = public_passes(run.algorithm, run.sampling_rate, public_count, count_noise)
+        run = replace(run, passes=wide)
     scale = np.asarray(numbers.noise_scale, float)
     source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
     state = run.algorithm.init(numbers, run.start)
@@ -113,7 +117,7 @@ def run_secure(
         state, records = checkpoint.found(phase, state, run.algorithm.empty_record(state))
     first = len(records)
     done, left = sum(pieces[:first]), range(first, len(pieces))
-    room = room_for(int(numbers.public_count), count_noise)
+    room = room_for(public_count, count_noise)
     with feeding(rows, run, room) as feed:
         for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
             length, record = pieces[number], run.algorithm.empty_record(state)

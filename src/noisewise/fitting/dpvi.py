@@ -10,6 +10,7 @@ from functools import partial
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise._programs import not_kept
 from noisewise._validate import NoisewiseError, shown
 from noisewise.covariates import (
     KnownCovariates,
@@ -88,7 +89,8 @@ class Dpvi:
         if settings is not None or job.bound.capabilities.unique_optimum:
             check_method(self.chosen_posterior, settings, target.dim)
         if not job.bound.capabilities.closed_form_gradients:
-            self._rehearse_run(job)
+            with not_kept():
+                self._rehearse_run(job)
 
     def _rehearse_run(self, job: Job) -> None:
         """The fit as it would be if covariates were as declared; a fit that buys their shape makes
