@@ -153,7 +153,7 @@ def measured(
         insecure_seed=seed,
         progress=progress,
     )
-    took = time.perf_counter() - began
+    took, used = time.perf_counter() - began, time.process_time() - used
     # The first chunk is compiled, too: what steps take is seen from the second one on.
     stepping = (times[-1] - times[0]) * steps / (done[-1] - done[0])
     draws = np.asarray(result.draws["coefficients"], float)
@@ -165,7 +165,7 @@ def measured(
         status=result.status.value,
         beyond_steps=took - stepping,
         steps=stepping,
-        processor=time.process_time() - used,
+        processor=used,
     )
 
 
