@@ -21,7 +21,6 @@ from noisewise.covariates import (
 )
 from noisewise.data import unit_weight
 from noisewise.dpvi import (
-    BLOCKS,
     Settings,
     assemble,
     prepared_rows,
@@ -178,7 +177,7 @@ class Dpvi:
             return [descent]
         seed = None if job.insecure_seed is None else job.insecure_seed ^ 1  # noise of its own
         products = run_secure(
-            after[0].starting_at(settled_mean(trace_of(descent, BLOCKS).blocks)),
+            after[0].starting_at(settled_mean(trace_of(descent, run).blocks)),
             prepared.rows,
             insecure_seed=seed,
             checkpoint=job.checkpoint,
@@ -193,7 +192,7 @@ class Dpvi:
         """The trace, read by the chosen posterior."""
         (run, *after), settings = prepared.runs, prepared.settings
         assert isinstance(settings, Settings)
-        trace = trace_of(finished[0], BLOCKS)
+        trace = trace_of(finished[0], run)
         if after:
             found = variability_of(after[0], finished[1].state.total)
             trace = replace(trace, variability=found)
