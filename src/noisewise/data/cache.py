@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._hosts import Hosts
+from noisewise._interrupts import before_any_end
 from noisewise._validate import NoisewiseError, Progress, shown
 from noisewise.data.checking import bounded, same_in_all, single_value
 from noisewise.data.dataset import Dataset
@@ -57,6 +58,7 @@ class Cache:
         self.close = weakref.finalize(self, _leave, self.folder, held, self._fate)
         """Lets go of the folder, and deletes it unless it is to be kept; as the end of the process
         does, unless it is killed."""
+        before_any_end(self.close)
 
     def fill(
         self,

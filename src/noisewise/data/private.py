@@ -66,6 +66,18 @@ def laid_out(rows: Rows, layout: UnitLayout) -> Rows:
     return found | {WEIGHT: weight * found[WEIGHT] if WEIGHT in found else weight}
 
 
+def changed_quietly(change: Callable[[Rows], Rows], rows: Rows) -> Rows:
+    """What a change makes of private rows, with NumPy's floating-point warnings off: whether there
+    is one depends on the rows, and it would be shown without noise.
+
+    Args:
+        change: From columns to columns.
+        rows: The columns.
+    """
+    with np.errstate(all="ignore"):
+        return change(rows)
+
+
 class PrivateRows:
     """Columns of a protected table; what opens them has a name that begins with ``unsafe_``.
 
@@ -91,7 +103,7 @@ class PrivateRows:
 
     def map(self, change: Callable[[Rows], Rows]) -> PrivateRows:
         """The rows after a change that works row by row, such as an encoding."""
-        return PrivateRows(change(dict(self._columns)), self._layout, self.share)
+        return PrivateRows(changed_quietly(change, dict(self._columns)), self._layout, self.share)
 
     def part(self, number: int, parts: int) -> PrivateRows:
         """A stretch of the records, where other hosts hold the others.
@@ -126,8 +138,9 @@ class PrivateRows:
             wide = (len(places), *[1] * (values.ndim - 1))
             total = np.zeros((len(places), *values.shape[1:]))
             # One place after the other: a unit's sum rounds the same whoever the others are.
-            for place, there in zip(places.T, filled.T, strict=True):
-                total += np.where(there.reshape(wide), values[place], 0.0)
+            with np.errstate(all="ignore"):  # as in `changed_quietly`
+                for place, there in zip(places.T, filled.T, strict=True):
+                    total += np.where(there.reshape(wide), values[place], 0.0)
             found[name] = total
         return PrivateRows(found, None, self.share)
 
@@ -187,11 +200,12 @@ class _WideRows(PrivateRows):
 
     def unsafe_columns(self) -> Rows:
         """See `PrivateRows.unsafe_columns`: all of them at once, whatever memory that takes."""
-        return self._change(self._source.unsafe_columns())
+        return changed_quietly(self._change, self._source.unsafe_columns())
 
     def unsafe_passes(self) -> Iterator[Rows]:
         """See `PrivateRows.unsafe_passes`."""
         for rows in self._source.unsafe_passes():
             for first in range(0, max(1, record_count(rows)), self._length):
                 here = slice(first, first + self._length)
-                yield self._change({name: column[here] for name, column in rows.items()})
+                some = {name: column[here] for name, column in rows.items()}
+                yield changed_quietly(self._change, some)

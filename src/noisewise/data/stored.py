@@ -12,7 +12,7 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 from noisewise.data.files import ColumnFiles, ColumnWriter, cannot_write
-from noisewise.data.private import PrivateRows, Rows, Share, record_count
+from noisewise.data.private import PrivateRows, Rows, Share, changed_quietly, record_count
 
 _FIRST = 4096
 _MOST = 2**17
@@ -80,7 +80,7 @@ class StoredRows(PrivateRows):
 
     def _changed(self, rows: Rows) -> Rows:
         for change in self._changes:
-            rows = change(rows)
+            rows = changed_quietly(change, rows)
         return rows
 
     @contextmanager

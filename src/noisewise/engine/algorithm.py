@@ -143,10 +143,25 @@ def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> 
         mechanism: Calibrated.
         public_count: The number of rows as everybody may know it.
     """
-    most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
     grid = mechanism.grid(algorithm.released, public_count)
-    passes = usual_passes(public_count, mechanism.sampling_rate, most)
+    passes = public_passes(algorithm, mechanism.sampling_rate, public_count)
     return ReleaseNumbers(passes, grid, mechanism.noise_scale(grid, algorithm.released))
+
+
+def public_passes(
+    algorithm: Any, sampling_rate: float, public_count: int, count_noise: float = 0.0
+) -> Passes:
+    """How batches are walked: with room for as many records as there may be, given what is public.
+
+    Args:
+        algorithm: Whose contributions are summed.
+        sampling_rate: Of the Poisson batches.
+        public_count: The number of rows as everybody may know it.
+        count_noise: Standard deviation of its own noise, if it has any: without room for that, the
+            number of passes would tell on which side of it the true number lies.
+    """
+    most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
+    return usual_passes(public_count, sampling_rate, most, count_noise)
 
 
 def run_leaves(runs: Sequence[Run]) -> list[Any]:

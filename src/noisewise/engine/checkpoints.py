@@ -31,7 +31,7 @@ from noisewise._files import check_writable, read_arrays, whole_file, whole_fold
 from noisewise._validate import NoisewiseError
 from noisewise.engine.algorithm import Run, run_leaves, with_leaves
 
-_FORMAT = "noisewise-checkpoint 1"
+_FORMAT = "noisewise-checkpoint 2"
 _ABOUT, _DIGEST = "about", "digest"
 PARTS = 25
 """In which a phase is written down, at most: a kill costs a twenty-fifth of it. By number, not by
@@ -65,7 +65,7 @@ class Checkpoint:
         self.bought: dict[str, np.ndarray] = {}
         """Sums that were bought before the steps, by the names of their releases."""
         self._request = {name: _plain(value) for name, value in request.items()}
-        self._token = secrets.token_hex(16)
+        self._tokens: tuple[str, ...] = (secrets.token_hex(16),)
         self._settled: _Part | None = None
         self._parts: list[_Part] = []
         self._digest = ""
@@ -90,9 +90,10 @@ class Checkpoint:
             check_writable(self.folder, folder=True)
 
     @property
-    def token(self) -> str:
-        """A random name of the fit: by it a ledger knows the fit again."""
-        return self._token
+    def tokens(self) -> tuple[str, ...]:
+        """Random names, one from each time that it was begun or gone on with, the last one first:
+        by them a ledger knows the fit again, and tells it from copies of this folder."""
+        return self._tokens
 
     @property
     def steps_done(self) -> int:
@@ -131,9 +132,12 @@ class Checkpoint:
     def begin(self) -> None:
         """Write down what was requested, before anything is spent; or that a fit goes on."""
         if self._parts:
-            self._add({"kind": "resumed", "after": self.steps_done})
+            token = secrets.token_hex(16)
+            self._add({"kind": "resumed", "after": self.steps_done, "token": token})
+            self._tokens = (token, *self._tokens)
             return
-        head = {"kind": "fit", "format": _FORMAT, "token": self._token, "request": self._request}
+        (token,) = self._tokens
+        head = {"kind": "fit", "format": _FORMAT, "token": token, "request": self._request}
         self._add(head)
         self._hold()
 
@@ -302,7 +306,9 @@ class Checkpoint:
                 f"{self.folder} is a checkpoint of the format {head['format']}, this noisewise "
                 f"reads {_FORMAT}: go on with the version that wrote it"
             )
-        self._token, found = head["token"], head["request"]
+        stops = [part.about for part in self._kind("resumed")]
+        self._tokens = tuple(about["token"] for about in (*stops[::-1], head))
+        found = head["request"]
         others = [n for n in {**self._request, **found} if self._request.get(n) != found.get(n)]
         if others:
             raise NoisewiseError(

@@ -119,7 +119,7 @@ class Devices:
         local, public_count = self.local, int(run.numbers.public_count)
         first = rows.share.first if rows.share is not None and whole_batches else 0
         cuts = [stretch_of(rows.own_count, place, len(local)) for place in range(len(local))]
-        walk = _Walk(self, run, first, cuts)
+        walk = _Walk(self, run, first, cuts, public_count + math.ceil(6 * count_noise))
         if isinstance(rows, StoredRows):
             with prepared(rows, run) as ready:
                 yield partial(_gathered, walk, ready)
@@ -175,6 +175,8 @@ class _Walk:
     """Number, in a chunk, of this host's first record."""
     cuts: Sequence[tuple[int, int]]
     """First record of every device, and the one after its last."""
+    most: int
+    """Records that all devices may hold together: public."""
 
     def shared_out(self, chunk: Chunk) -> tuple[Passes, list[_Drawn]]:
         """Every device's share of the draws, and passes enough for the largest of all hosts."""
@@ -186,10 +188,8 @@ class _Walk:
             own = (numbers >= start) & (numbers < end)
             sizes = np.bincount(step[own], minlength=len(chunk.size))
             shares.append(_Drawn(numbers[own] - start, sizes))
-        run, numbers_of = self.run, self.run.numbers
-        usual = passes_of_share(
-            run.passes, int(numbers_of.public_count), run.sampling_rate, self.devices.mesh.size
-        )
+        run, size = self.run, self.devices.mesh.size
+        usual = passes_of_share(run.passes, self.most, run.sampling_rate, size)
         largest = max(int(share.sizes.max()) for share in shares)
         return usual.enough_for(self.devices.hosts.greatest(largest)), shares
 

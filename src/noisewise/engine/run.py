@@ -23,7 +23,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from noisewise._hosts import Hosts, reaching_others, refuse_unshared
 from noisewise.data import PrivateRows, Rows, record_count
-from noisewise.engine.algorithm import Run, Step
+from noisewise.engine.algorithm import Run, Step, public_passes
 from noisewise.engine.checkpoints import Checkpoint
 from noisewise.engine.devices import AXIS, Devices, on_hosts, with_numbers_on_hosts
 from noisewise.engine.feeding import feeding
@@ -144,6 +144,10 @@ def run_secure(
     numbers, seeded = run.numbers, insecure_seed is not None
     refuse_unshared(rows.share)
     hosts = Hosts() if devices is None else devices.hosts
+    public_count = int(numbers.public_count)
+    if count_noise:
+        wide = public_passes(run.algorithm, run.sampling_rate, public_count, count_noise)
+        run = replace(run, passes=wide)
     scale = np.asarray(numbers.noise_scale, float)
     drawn_from = rows.true_count if seeded else rows.own_count
     own_scale = scale if hosts.is_first else 0 * scale
@@ -163,7 +167,7 @@ def run_secure(
     done, left = sum(pieces[:first]), range(first, len(pieces))
     ran: Callable[..., Finished] = _run_chunk
     if devices is None:
-        feeds = feeding(rows, run, room_for(int(numbers.public_count), count_noise))
+        feeds = feeding(rows, run, room_for(public_count, count_noise))
     else:
         feeds = devices.feeding(rows, run, count_noise, whole_batches=seeded)
         run, ran = with_numbers_on_hosts(run), partial(_run_chunk_on, devices.mesh)

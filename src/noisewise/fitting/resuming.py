@@ -103,7 +103,7 @@ def _reserve(job: Job) -> Reservation | None:
         schema=job.table.schema.fingerprint(),
         unit="" if job.table.schema.unit is None else job.table.schema.unit.column,
         seeded=job.insecure_seed is not None,
-        token="" if checkpoint is None else checkpoint.token,
+        tokens=() if checkpoint is None else checkpoint.tokens,
         reached=0 if checkpoint is None else checkpoint.reached,
     )
 
