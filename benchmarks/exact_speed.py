@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.figure import Figure, from_ratio, milliseconds
 from benchmarks.timing import compare, seconds
-from noisewise.dpvi import BLOCKS, FullTrace, trace_of
+from noisewise.dpvi import FullTrace, trace_of
 from noisewise.engine import run_secure
 from noisewise.posterior import FitContext, exact, nuts
 from noisewise.posterior.burn_in import find_burn_in
@@ -66,7 +66,7 @@ def _nuts(kept: _Kept, warmup: int, draws: int) -> None:
 
 def _kept_trace() -> _Kept:
     problem = problems.ten_dimensional_regression()
-    trace = trace_of(run_secure(problem.run, problem.rows, insecure_seed=0), BLOCKS)
+    trace = trace_of(run_secure(problem.run, problem.rows, insecure_seed=0), problem.run)
     blocks = find_burn_in(trace, problem.settings.burn_in).blocks
     context = FitContext.of(problem.run, problem.settings)
     model = diagonal_model(trace.statistics(blocks), context)

@@ -26,6 +26,7 @@ from noisewise.dpsep import (
     NetworkSite,
     ProbitSite,
     RegressionSite,
+    SepFit,
     assemble_phases,
     fit_simulated,
     glm_phases,
@@ -33,9 +34,11 @@ from noisewise.dpsep import (
     phase_mechanisms,
     variance_inflation,
 )
+from noisewise.engine import Run
 from noisewise.mechanism import Budget
+from noisewise.posterior import read_regression
 
-ROWS, WIDTH, LEVEL, Z = 2000, 5, 0.9, 1.6449
+ROWS, WIDTH, LEVEL, Z, DRAWS = 2000, 5, 0.9, 1.6449, 1000
 NETWORK_ROWS, NETWORK_INPUTS, NEW = 7000, 4, 200
 NOISE = 0.3 * NETWORK_TARGET_SD
 SITES: dict[str, GlmSite] = {
@@ -74,27 +77,42 @@ def regression(name: str, epsilon: float, fits: int) -> dict[str, Any]:
     mechanisms = phase_mechanisms(phases, Budget(epsilon=epsilon, delta=1e-5))
     runs = assemble_phases(phases, mechanisms, ROWS, jnp.zeros(WIDTH))
 
-    def one(key: Array) -> Any:
+    def one(key: Array) -> tuple[Array, SepFit]:
         keys = jax.random.split(key, 4)
         weights = jax.random.normal(keys[0], (WIDTH,))
         X = _covariates(keys[1], ROWS)
         rows = {"X": X, "y": _target(name, X @ weights, keys[2])}
-        fit = fit_simulated(runs, rows, keys[3])
-        plain = site.family.diagonal(fit.covariance)
-        spread = site.family.diagonal(fit.noise_covariance)
-        return fit.mean - weights, plain, spread
+        return weights, fit_simulated(runs, rows, keys[3])
 
-    off, plain, spread = _many(one, fits, 50)
-    aware = off / np.sqrt(plain + spread)
+    truth, found = _many(one, fits, 50)
+    plain = np.sqrt(np.asarray(site.family.diagonal(jnp.asarray(found.covariance))))
+    aware = _aware_draws(runs[-1], found, fits)
+    low, high = np.quantile(aware, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=1)
+    scores = (aware.mean(1) - truth) / aware.std(1)
     return {
         "model": name,
         "epsilon": epsilon,
-        "plain": float((np.abs(off / np.sqrt(plain)) < Z).mean()),
-        "aware": float((np.abs(aware) < Z).mean()),
-        "z sd": float(aware.std()),
+        "plain": float((np.abs(found.mean - truth) < Z * plain).mean()),
+        "aware": float(((low < truth) & (truth < high)).mean()),
+        "z mean": float(scores.mean()),
+        "z sd": float(scores.std()),
+        "plain rmse": float(np.sqrt(((found.mean - truth) ** 2).mean())),
+        "rmse": float(np.sqrt(((aware.mean(1) - truth) ** 2).mean())),
         "floor": float(np.sqrt(LEVEL * (1 - LEVEL) / (fits * WIDTH))),
         "fits": fits,
     }
+
+
+def _aware_draws(run: Run, found: SepFit, fits: int) -> np.ndarray:
+    """Draws of the coefficients of every fit, read one by one on the host."""
+    known = np.asarray(_covariates(jax.random.PRNGKey(9), 2000))
+    each = (jax.tree.map(lambda part, k=k: part[k], found) for k in range(fits))
+    return np.stack(
+        [
+            read_regression(run, fit, known, DRAWS, np.random.default_rng(k)).aware.theta
+            for k, fit in enumerate(each)
+        ]
+    )
 
 
 def network(epsilon: float, fits: int) -> dict[str, Any]:

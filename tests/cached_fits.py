@@ -216,8 +216,8 @@ def remember(held: list[np.ndarray]) -> None:
     """Whatever is put into private rows from here on."""
     original = PrivateRows.__init__
 
-    def remembering(self: PrivateRows, columns: Any, layout: Any = None) -> None:
-        original(self, columns, layout)
+    def remembering(self: PrivateRows, columns: Any, *more: Any) -> None:
+        original(self, columns, *more)
         held.extend(np.asarray(column) for column in self._columns.values())
 
     PrivateRows.__init__ = remembering  # type: ignore[method-assign]

@@ -375,6 +375,29 @@ def test_an_interrupt_that_python_loses_ends_in_one_line():
     assert found.stderr == "stopped: nothing half-written is left, and nothing more was released\n"
 
 
+def test_no_rows_are_left_on_the_disk_by_an_interrupt_that_python_loses(tmp_path):
+    """The process ends without unwinding: what deletes the encoded rows does it all the same."""
+    pd.DataFrame(make_frame()).to_parquet(tmp_path / "people.parquet")
+    (tmp_path / "people.toml").write_text(make_schema().to_toml())
+    code = (
+        "import os, signal, sys, time, noisewise as nw, noisewise._interrupts as i\n"
+        "folder = sys.argv[1]\n"
+        "table = nw.Table.open(folder + '/people.parquet', cache=folder + '/cache',\n"
+        "    schema=nw.Schema.from_toml(folder + '/people.toml'))\n"
+        "assert os.listdir(folder + '/cache')\n"
+        "i._GRACE = 0.3; i.watch()\n"
+        "signal.signal(signal.SIGINT, lambda *_: None)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "for _ in range(300): time.sleep(0.1)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=ENVIRONMENT, capture_output=True,
+        text=True, timeout=60,
+    )  # fmt: skip
+    assert found.returncode == 130, found.stderr
+    assert not (tmp_path / "cache").exists()
+
+
 def test_too_little_memory_is_said_beforehand(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 2**30)
     schema, budget = make_schema(), nw.Budget(epsilon=1.0, delta=1e-9)

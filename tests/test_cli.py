@@ -72,6 +72,11 @@ def test_fit_writes_result_and_report(fitted):
 def test_predict_writes_a_line_for_every_new_record(fitted, files):
     path = files / "predictions.csv"
     command = ["predict", str(fitted[0]), str(files / "people.parquet"), "-o", str(path)]
+    path.write_text("an earlier file")
+    outcome = RUN.invoke(app, command)
+    assert outcome.exit_code == 2 and "pass --overwrite" in " ".join(outcome.output.split())
+    assert path.read_text() == "an earlier file"
+    command += ["--overwrite"]
     outcome = RUN.invoke(app, command)
     assert outcome.exit_code == 0, outcome.output
     found = pd.read_csv(path)

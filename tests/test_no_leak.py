@@ -21,6 +21,8 @@ ROWS, DRAWS = 137, 100
 """Few, so that chance finds nothing."""
 BUDGET = nw.Budget(epsilon=8.0, delta=1e-6)
 WARDS = ("north", "south", "east")
+PEOPLE = np.arange(ROWS) // 2 + 600_000
+"""Whose every row is, where units are protected."""
 SCHEMA = nw.Schema(
     (
         nw.Column(name="income", kind="real", bounds=(0, 1e6), mean=4e5, sd=3e5),
@@ -30,6 +32,9 @@ SCHEMA = nw.Schema(
         nw.Column(name="ill", kind="binary"),
     )
 )
+
+
+OF_PEOPLE = nw.Schema(SCHEMA.columns, unit=nw.Unit("person", max_rows=2))
 
 
 def frame_of(seed, rows=ROWS):
@@ -65,8 +70,8 @@ def everything():
     kept = Everything()
     original = PrivateRows.__init__
 
-    def remembering(self, columns, layout=None):
-        original(self, columns, layout)
+    def remembering(self, columns, *more):
+        original(self, columns, *more)
         kept.held += [np.asarray(column) for column in self._columns.values()]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -117,6 +122,18 @@ def _save_all(everything, table, folder):
         "dp-sep": nw.fit("linear", table, target="level", method="dp-sep", steps=100, **asked),
         "network": nw.fit("network(5)", table, target="level", method="dp-sep", steps=80, **asked),
     }
+    check = results["dpvi"].check(table, budget=BUDGET, ledger=ledger)
+    check.save(folder / "check.json")
+    everything.says("check in words", f"{check!r}\n{check.frame()}\n{check.privacy}")
+    people = nw.Table(frame_of(0) | {"person": PEOPLE}, OF_PEOPLE)
+    kept = {
+        "steps": 50,
+        "draws": DRAWS,
+        "features": ["level"],
+        "checkpoint": folder / "people.checkpoint",
+    }
+    results["units"] = nw.fit("logistic", people, target="ill", budget=BUDGET, **kept)
+    everything.says("units in words", repr(people))
     for name, result in results.items():
         result.save(folder / name)
         result.report(folder / name / "report.html")
@@ -152,7 +169,7 @@ def test_no_file_holds_a_cell_in_any_form(everything, saved):
     assert {path.rpartition("/")[2] for path in content} >= {
         *("result.json", "arrays.npz", "report.html", "plan.toml", "plan.html", "coverage.html"),
         *("group-0000000.npz", "privacy.json", "tables.json", "README.txt", "fidelity.html"),
-        *("people.db", "ledger.html"),
+        *("people.db", "ledger.html", "check.json", "part-000001.npz"),
     }
     cells = everything.cells()
     # Raw, encoded, as the three engines hold them: many hundreds of cells in each form.
@@ -183,7 +200,8 @@ def test_planted_cells_would_be_found(everything, saved, tmp_path):
     cells, report = everything.cells(), (folder / "dpvi" / "report.html").read_text()
     with np.load(folder / "dpvi" / "arrays.npz") as arrays:
         released = dict(arrays)
-    floats = [array.reshape(ROWS, -1) for array in everything.held if array.dtype.kind == "f"]
+    whole = [array for array in everything.held if len(array) == ROWS]
+    floats = [array.reshape(ROWS, -1) for array in whole if array.dtype.kind == "f"]
     columns = [column for array in floats for column in array.T if len(np.unique(column)) > 100]
     assert len(columns) > 50
     for column in columns[::6]:

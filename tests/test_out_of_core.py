@@ -33,6 +33,12 @@ LITTLE = 2**16
 """Bytes of memory that cut every chunk into parts."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _compiled_as_in_use():
+    """Programs of the engine's own tests were compiled in a hurry, and are not to be met again."""
+    jax.clear_caches()
+
+
 def stored(rows, folder, memory=LITTLE):
     folder.mkdir()
     with ColumnWriter(folder) as writer:

@@ -6,12 +6,18 @@ import sys
 from pathlib import Path
 from stat import S_IMODE
 
+import jax
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import noisewise
+import noisewise as nw
 from noisewise import _programs
 from noisewise._programs import SWITCH, keep_programs, keep_programs_of_commands
 from noisewise._validate import NoisewiseError
+from noisewise.fitting.dpvi import Dpvi
+from people import make_frame, make_schema
 
 SEEN = """
 import os, sys
@@ -21,14 +27,23 @@ print(os.environ.get("JAX_COMPILATION_CACHE_DIR"))
 """
 
 
+def run_alone(program, *words, env=None):
+    """What it prints in a process of its own."""
+    if env is None:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+        env |= {"PYTHONPATH": str(Path(noisewise.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def folder_of_a_command(tmp_path, **environment):
     """What a process of its own settles on."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XDG_", "NOISEWISE_"))}
     kept |= {"HOME": str(tmp_path / "home"), **environment}
     kept["PYTHONPATH"] = str(Path(noisewise.__file__).parents[1])
-    done = subprocess.run([sys.executable, "-c", SEEN], env=kept, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return run_alone(SEEN, env=kept)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +112,43 @@ def test_a_command_says_nothing_of_a_place_that_it_does_not_have(monkeypatch):
     monkeypatch.delenv(SWITCH, raising=False)
     monkeypatch.setattr(_programs, "keep_programs", refuse)
     keep_programs_of_commands()
+
+
+NOT_KEPT = """
+import sys
+from noisewise._programs import keep_programs, not_kept
+folder = keep_programs(sys.argv[1])
+import jax
+def kept(factor, rows):
+    jax.jit(lambda x: factor * x)(jax.numpy.zeros(rows))
+    return sum(path.name.endswith("-cache") for path in folder.iterdir())
+with not_kept():
+    first = kept(2.0, 1000)
+print(first, kept(3.0, 1000) > 0)
+"""
+
+
+def test_what_is_not_to_be_kept_is_not(tmp_path):
+    assert run_alone(NOT_KEPT, str(tmp_path / "programs")) == "0 True"
+
+
+def test_rehearsals_are_not_kept(monkeypatch):
+    """Their simulated tables are about as large as the table: by a power of two, but by its own."""
+
+    class Seen(Exception):
+        pass
+
+    def rehearse(self, job):
+        raise Seen(jax.config.jax_persistent_cache_min_compile_time_secs)
+
+    def model(age, visited=None):
+        w = numpyro.sample("w", dist.Normal(0, 1))
+        with numpyro.plate("people", age.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=age * w), obs=visited)
+
+    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    monkeypatch.setattr(Dpvi, "_rehearse_run", rehearse)
+    table = nw.Table(make_frame(), make_schema())
+    with pytest.raises(Seen, match="inf"):
+        nw.fit(model, table, budget=nw.Budget(epsilon=1.0, delta=1e-6), target="visited")
+    assert jax.config.jax_persistent_cache_min_compile_time_secs == before

@@ -14,6 +14,7 @@ STREET = [
     "_validate",
     "_interrupts",
     "_files",
+    "_hosts",
     "_programs",
     "_pages",
     "data",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from noisewise._pages import register_calls, register_pages, register_views
 
 if TYPE_CHECKING:
+    from noisewise._hosts import join_hosts
     from noisewise._programs import keep_programs
     from noisewise._validate import NoisewiseError
     from noisewise.audit import Audit, audit
@@ -63,6 +64,7 @@ _HOMES = {
     "compare": "checks.compare",
     "coverage": "coverage.runner",
     "fit": "fitting.fit",
+    "join_hosts": "_hosts",
     "keep_programs": "_programs",
     "plan": "planning.plan",
     "synthesize": "synthetic.making",
@@ -94,6 +96,7 @@ __all__ = [
     "compare",
     "coverage",
     "fit",
+    "join_hosts",
     "keep_programs",
     "plan",
     "synthesize",

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 _GRACE = 3.0
@@ -14,6 +15,7 @@ _GRACE = 3.0
 _LINE = "stopped: nothing half-written is left, and nothing more was released"
 EXIT_CODE = 130
 _STATE: dict[str, Any] = {"asked": False, "said": False, "next": lambda: ""}
+_LEFT_TO_DO: list[Callable[[], Any]] = []
 
 
 def watch() -> None:
@@ -41,8 +43,20 @@ def _wait(reader: int) -> None:
         pass
     _STATE["asked"] = True
     threading.Event().wait(_GRACE)
+    for clean_up in _LEFT_TO_DO:
+        with suppress(Exception):
+            clean_up()
     say_stopped()
     os._exit(EXIT_CODE)
+
+
+def before_any_end(clean_up: Callable[[], Any]) -> None:
+    """Also where an interrupt ends the process without unwinding it: rows do not stay on the disk.
+
+    Args:
+        clean_up: What may be done twice, and in any thread.
+    """
+    _LEFT_TO_DO.append(clean_up)
 
 
 def asked_to_stop() -> bool:

@@ -13,7 +13,8 @@ import platform
 import stat
 import sys
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from noisewise._validate import NoisewiseError
@@ -76,6 +77,20 @@ def keep_programs(folder: str | Path | None = None) -> Path:
     # One that was cut short by a kill is compiled anew, which is all there is to say about it.
     warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")
     return inside
+
+
+@contextmanager
+def not_kept() -> Iterator[None]:
+    """What is compiled meanwhile is not kept: shapes that follow a table's size, if roughly."""
+    import jax
+
+    name = "jax_persistent_cache_min_compile_time_secs"
+    before = getattr(jax.config, name)
+    jax.config.update(name, float("inf"))
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
 
 
 def _default_folder() -> Path:

@@ -12,7 +12,6 @@ from functools import cache
 from unittest import mock
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -238,7 +237,7 @@ def rounding_by_the_true_count():
         return original(lambda batch: factor * gradients(batch), rows, *rest)
 
     with (
-        mock.patch.object(feeding, "_gatherable", lambda column, room: jnp.asarray(column)),
+        mock.patch.object(feeding, "held_in", lambda column, room: np.asarray(column)),
         mock.patch.object(release, "_batch_sum", batch_sum),
     ):
         yield

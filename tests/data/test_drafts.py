@@ -47,6 +47,7 @@ def test_a_csv_gives_its_names_and_nothing_else(tmp_path):
     assert [column.name for column in read_header(path)] == ["age", "sex, as told", "visits"]
     text = draft_of_file(path)
     assert SENTINEL not in text and "storage types" not in text and "No value was read" in text
+    assert "if that is no header, they are somebody's cells" in text
     assert tomllib.loads(text)["columns"] == {"age": {}, "sex, as told": {}, "visits": {}}
     packed = tmp_path / "people.csv.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))

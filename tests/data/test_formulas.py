@@ -75,7 +75,6 @@ def in_formulas_terms(formula, frame):
         "plan * `health of all` - plan",
         "(disea + lpi + hlthg)^2",
         "(disea + lpi + hlthg)**3 - disea:lpi",
-        "disea %in% plan + lpi",
         ".",
         ". - fmde",
         "I(disea ** 2) + I(disea > 10) + I(-lpi / 2 + 3)",
@@ -97,6 +96,14 @@ def test_it_is_what_formulaic_makes_of_the_rows(people, right):
     wanted = theirs.to_numpy(float)
     assert design.shape == wanted.shape
     assert np.abs(design - wanted).max(0) == pytest.approx(0, abs=1e-4 * np.abs(wanted).max())
+
+
+def test_nesting_is_the_product_alone_as_in_r():
+    """formulaic adds the outer factor by itself."""
+    nested, written = (
+        FormulaEncoder(f"mdvis ~ {right}", SCHEMA) for right in ("disea %in% plan", "disea:plan")
+    )
+    assert nested.names == written.names and "plan" not in " ".join(nested.names[:1])
 
 
 def test_polynomials_are_formulaics_on_what_is_declared():
@@ -223,6 +230,10 @@ def test_a_record_is_encoded_by_itself():
         ("mdvis ~ I(3)", "names no column"),
         ("mdvis ~ I(disea * 0)", "is the same for everybody by the schema"),
         ("mdvis ~ plan + C(plan)", "says the same twice"),
+        ("mdvis ~ disea + center(disea)", "says the same twice"),
+        ("mdvis ~ disea + I(3 - 2 * disea)", "says the same twice"),
+        ("mdvis ~ 0 + disea + I(2 * disea)", "says the same twice"),
+        ("mdvis ~", "has nothing on its right side"),
         ("mdvis ~ disea + mdvis", "on both sides"),
         ("log(mdvis) ~ disea", "the left side of the formula is 'log(mdvis)'"),
         ("mdvis + lpi ~ disea", "the left side of the formula is 'mdvis + lpi'"),

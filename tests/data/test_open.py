@@ -224,7 +224,7 @@ def test_faults_name_the_column_and_no_value(fault, people, opened, tmp_path):
 def test_a_column_that_is_in_some_files_only_is_missed(people, opened):
     """Where gaps are allowed too: its cells would come as missing."""
     frame()[40:].drop(columns="age").to_parquet(people / "c.parquet")
-    with pytest.raises(DataError, match="column 'age' is declared but not in the data"):
+    with pytest.raises(DataError, match="'age' is declared but not in the data"):
         opened(people)
 
 

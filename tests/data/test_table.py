@@ -354,7 +354,9 @@ def test_undeclared_and_missing_columns(tmp_path: Path) -> None:
         assert refused(tmp_path / file, SCHEMA, call=Table.read).startswith(wanted)
         check_good(Table.read(tmp_path / file, SCHEMA, ignore_undeclared=True))
     less = {name: values for name, values in GOOD.items() if name != "sex"}
-    assert "column 'sex' is declared but not in the data" in refused(less, SCHEMA)
+    assert "'sex' is declared but not in the data" in refused(less, SCHEMA)
+    other = {name.title() if name == "sex" else name: cells for name, cells in GOOD.items()}
+    assert "'sex' is in the data under a name that differs in capitals" in refused(other, SCHEMA)
     assert "'x[1]'" in refused({"x[0]": [0.0, 1.0]}, X)
 
 
@@ -496,7 +498,7 @@ def test_a_public_sample_is_read_as_a_table_is(tmp_path, suffix):
 
 
 def test_a_public_sample_with_part_of_a_vector_is_refused():
-    with pytest.raises(DataError, match=r"column 'x\[1\]' is declared but not in the data"):
+    with pytest.raises(DataError, match=r"'x\[1\]' is declared but not in the data"):
         PublicSample({"x[0]": [0.5, -0.5]}, X)
     with pytest.raises(DataError, match="has none of the schema's columns"):
         PublicSample({"y": [0.5, -0.5]}, X)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.data import SIZE, WEIGHT, DataError, SchemaError
+from noisewise.data import SIZE, WEIGHT, DataError, PrivateRows, SchemaError, StoredRows
+from noisewise.data.files import ColumnWriter
+from noisewise.data.private import UnitLayout
 
 AGE = nw.Column(name="age", kind="real", bounds=(0, 100))
 ILL = nw.Column(name="ill", kind="binary")
@@ -117,7 +119,7 @@ def test_files_have_the_identifier_as_a_column(tmp_path, kind):
 
 
 def test_a_table_without_the_identifier_is_refused():
-    with pytest.raises(DataError, match="column 'person' is declared but not in the data"):
+    with pytest.raises(DataError, match="'person' is declared but not in the data"):
         nw.Table({n: c for n, c in PEOPLE.items() if n != "person"}, SCHEMA)
 
 
@@ -161,3 +163,25 @@ def test_faults_of_declarations_are_one_line(unit, fault):
 def test_rows_and_units_are_not_counted_both():
     with pytest.raises(SchemaError, match="declare it as count"):
         nw.Schema((AGE, ILL), rows=100, unit=UNIT)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numpy_says_nothing_of_private_rows(tmp_path):
+    """A warning of one cell would be a line in somebody's log, without noise."""
+
+    def change(columns):
+        logarithms = np.log(columns["x"])
+        return {"x": logarithms - logarithms}
+
+    x = np.array([0.0, 1.0, -1.0])
+    rows = PrivateRows({"x": x})
+    assert np.isnan(rows.map(change).unsafe_columns()["x"]).tolist() == [True, False, True]
+    (found,) = rows.wide(change, 1).unsafe_passes()
+    assert np.isnan(found["x"][0])
+    with ColumnWriter(tmp_path) as writer:
+        writer.append({"x": x})
+    (found,) = StoredRows(writer.files(), 2**30).map(change).unsafe_passes()
+    assert np.isnan(found["x"][0])
+    both = UnitLayout(np.array([[0, 1]]), np.array([[True, True]]))
+    total = PrivateRows({"x": np.array([np.inf, -np.inf])}, both).unit_sums()
+    assert np.isnan(total.unsafe_columns()["x"][0])

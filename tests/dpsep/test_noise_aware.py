@@ -9,7 +9,6 @@ from dpsep.regressions import NOISE, WIDTH, site
 from noisewise.dpsep import (
     Bounds,
     Phase,
-    SepFit,
     SepSettings,
     assemble_phases,
     fit_simulated,
@@ -59,7 +58,7 @@ def test_coverage_of_predictive_means_at_epsilon_one():
     for reading in (noise_unaware, lambda fit: noise_aware(site(), fit)):
         hits = 0
         for number in range(FITS):
-            fit = SepFit(*(part[number] for part in fits))
+            fit = jax.tree.map(lambda part, number=number: part[number], fits)
             low, high = linear_interval(site(), reading(fit), points[number][None])
             hits += int(low[0] < truth[number] < high[0])
         p_values.append(stats.binomtest(hits, FITS, 0.9).pvalue)

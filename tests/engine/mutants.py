@@ -159,7 +159,9 @@ COMPILED_IN = {
 
 
 def harmless(mutant: Mutant, name: str) -> bool:
-    """DP-EM divides by no number of records but those it has released; DPVI shares the prior out
-    among records only where it is clipped with them."""
-    indifferent = name == "dp-em" or (name.startswith("dpvi") and "clipped prior" not in name)
+    """DP-EM divides by no number of records but those it has released, products of gradients are
+    divided by none, and DPVI shares the prior out among records only where it is clipped with them.
+    """
+    indifferent = name in ("dp-em", "products of gradients")
+    indifferent |= name.startswith("dpvi") and "clipped prior" not in name
     return mutant is normalising_by_the_true_count and indifferent

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import noisewise as nw
 from noisewise._validate import NoisewiseError
@@ -103,3 +105,31 @@ def test_copies_that_other_processes_fit_know_that_they_are_copies(people):
     copies = [clone(first) for _ in range(4)]
     with pytest.warns(UserWarning, match="other fits: 2 before"):
         copies[3].fit(*people)  # as a worker does, which has heard of no other fit
+
+
+def test_a_search_that_chooses_by_scores_voids_its_choice(people):
+    """Scores of held-out rows have no noise: what was chosen by them is not private."""
+    search = GridSearchCV(estimator(), {"prior_scale": [0.5, 1.0]}, cv=2)
+    with pytest.warns(UserWarning, match="NOT PRIVATE: GridSearchCV chose its parameters by"):
+        search.fit(*people)
+    certificate = search.best_estimator_.privacy_
+    assert not certificate.private and not certificate.verify().holds
+
+
+def test_where_there_is_no_choice_nothing_is_void(people):
+    search = GridSearchCV(estimator(), {"prior_scale": [0.5]}, cv=2).fit(*people)
+    assert search.best_estimator_.privacy_.verify().holds
+    scores = cross_validate(estimator(), *people, cv=2, return_estimator=True)
+    assert all(one.privacy_.verify().holds for one in scores["estimator"])
+
+
+@pytest.mark.parametrize("how", ["scaler", "labels"])
+def test_a_ledger_takes_no_fit_beside_which_rows_are_read_without_noise(ledger, people, how):
+    model = estimator(ledger=ledger, bounds=(-10, 10))
+    if how == "labels":
+        asked, said = model.set_params(classes=None), "labels were read from y"
+    else:
+        asked, said = make_pipeline(StandardScaler(), model), "StandardScaler before it learned"
+    with pytest.raises(NoisewiseError, match=rf"{said}.*no ledger can account for"):
+        asked.fit(*people)
+    assert ledger.account().entries == ()

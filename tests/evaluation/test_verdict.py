@@ -145,11 +145,11 @@ def test_needless_width_is_said_and_yet_good():
     found = judge(scores(error=(0.2, 0.3)), EVEN, LABELS, baseline=np.array([0.1, 0.25]))
     assert found.good
     assert found.lines == (
-        "calibrated but needlessly wide: error 2.0 times what one optimal release allows in scale",
+        "calibrated but not sharp: error 2.0 times what one optimal release allows in scale",
     )
     assert found.words == (
         "intervals are right to within what 1000 simulations can show, "
-        "but needlessly wide in coordinate scale"
+        "but not sharp in coordinate scale"
     )
 
 

@@ -70,7 +70,7 @@ def test_closed_forms_are_those_of_automatic_differentiation():
         assert np.abs(other).max() > 0.1
         assert np.allclose(one, other, atol=5e-5 * float(jnp.abs(other).max()))
     parts = fast.linear_parts(frame, rows)
-    at = parts.at_one(points[0])
+    at = parts.at_each(points[:1])[0]
     one_point = jax.vmap(
         lambda record: jax.grad(lambda z: -slow.log_likelihood(frame.to_model(z), record))(
             points[0]

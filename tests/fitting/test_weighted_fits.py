@@ -55,7 +55,7 @@ def test_a_weight_of_one_everywhere_is_the_fit_without_weights(model) -> None:
         )
         run = assemble(settings, bound.target, mechanism, count)
         rows = bound.view.private(table).map(lambda a: prepared_rows(bound.target, run, a))  # noqa: B023
-        trace = trace_of(run_secure(run, rows, insecure_seed=1), 100)
+        trace = trace_of(run_secure(run, rows, insecure_seed=1), run)
         # The same covariates, once with weights of one beside them.
         simulated = bound.view.encode(cells(1024, seed=1))
         reference = Reference(simulated, covariates_representative=True)

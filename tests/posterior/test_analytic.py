@@ -51,6 +51,7 @@ def moments(dim=2, **changed):
         log_determinant_gradient=zero,
         mean_shift=zero,
         optimum=zero,
+        jacobian_records=np.array(2048.0),
     )
     return linear._replace(**changed)
 
@@ -138,9 +139,7 @@ def test_without_information_the_posterior_is_the_prior():
     phi, g = linear_trace(np.eye(3), np.zeros(3), noise, 0.0005, 400, 0)
     # The prior as narrow as the curvature: data add nothing.
     found = analytic.infer(matrix_model(phi, g, noise, 1.0, 1.0), 4000, np.random.default_rng(0))
-    shock = np.random.default_rng(1).standard_normal((4000, 3, 1))
-    roots = np.linalg.cholesky(found.curvature)
-    theta = found.optimum + np.linalg.solve(np.swapaxes(roots, -1, -2), shock)[..., 0]
+    theta = found.draw_theta(np.random.default_rng(1))
     np.testing.assert_allclose(theta.std(0), 1.0, rtol=0.05)
 
 

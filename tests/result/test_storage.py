@@ -241,3 +241,8 @@ def test_verify_holds_the_releases_against_the_settings(result):
         "no release accounts for 1000 steps at sampling rate 0.1",
     )
     assert any("number of rows" in reason for reason in reasons(without("number of rows")))
+    unpaid = dataclasses.replace(
+        without("products of pairs of covariates"),
+        sources=private.sources | {"pairs of covariates": "their mean products were bought"},
+    )
+    assert reasons(unpaid) == ("its pairs of covariates were bought, and no release pays for them",)

@@ -34,7 +34,7 @@ import jax
 import numpy as np
 
 from noisewise.data import PrivateRows, Rows
-from noisewise.engine import Run, Step, run_secure
+from noisewise.engine import Devices, Run, Step, run_secure
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -121,18 +121,19 @@ class Played(NamedTuple):
     """Those where one was."""
 
 
-def play(run: Run, game: Game) -> Played:
+def play(run: Run, game: Game, devices: Devices | None = None) -> Played:
     """Two runs of the secure driver: with canaries by fair coins, and with the others.
 
     Args:
         run: Of `needed_steps`, assembled for a public count of its released coordinates.
         game: Whose noise multiplier and rate the run has.
+        devices: That share the canaries; None where one has them all.
     """
     dim, clip_norm = run.algorithm.released, np.float32(run.numbers.grid.clip_norm)
     coins = np.random.default_rng().random(dim) < 0.5  # the attacker's own: no privacy in them
     seen: tuple[list[np.ndarray], ...] = ([], [], [], [])
     for present in (coins, ~coins):
-        released = _released(run, game.said(present))
+        released = _released(run, game.said(present), devices)
         scores = game.score(released.reshape(-1, game.steps, dim) / clip_norm)
         parts = scores[:, ~present], scores[:, present], released[:, ~present], released[:, present]
         for kept, part in zip(seen, parts, strict=True):
@@ -140,7 +141,7 @@ def play(run: Run, game: Game) -> Played:
     return Played(*(np.concatenate(parts) for parts in seen))
 
 
-def _released(run: Run, said: np.ndarray) -> np.ndarray:
+def _released(run: Run, said: np.ndarray, devices: Devices | None) -> np.ndarray:
     """Every release of a run over canaries: steps x coordinates."""
     (there,) = np.nonzero(said)
     rows = {
@@ -148,7 +149,7 @@ def _released(run: Run, said: np.ndarray) -> np.ndarray:
         "length": np.float32(said[there] * _lengths(run)[there]),
     }
     watched = replace(run, algorithm=_Canaries(run.algorithm))
-    return np.asarray(run_secure(watched, PrivateRows(rows)).kept)
+    return np.asarray(run_secure(watched, PrivateRows(rows), devices=devices).kept)
 
 
 def _lengths(run: Run) -> np.ndarray:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ from noisewise._validate import NoisewiseError
 from noisewise.audit.attacked import MOST_RECORDS, Attacked, Setup
 from noisewise.audit.low_bits import in_single_precision
 from noisewise.data import PrivateRows, Rows
-from noisewise.engine import Run, Step, run_secure
+from noisewise.engine import Devices, Run, Step, run_secure
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -76,22 +77,26 @@ class _Signed:
         return Step(state, self.algorithm.empty_record(state), released)
 
 
-def compare_neighbours(attacked: Attacked, sizes: Sequence[int]) -> Neighbours:
+def compare_neighbours(
+    attacked: Attacked, sizes: Sequence[int], devices: Devices | None = None
+) -> Neighbours:
     """Sums of tables of these sizes, with and without one record.
 
     Args:
         attacked: The algorithm.
         sizes: Records besides that one. The public number is the same for both tables.
+        devices: That share the records; None where one has them all.
     """
     furthest, others = 0.0, 0
+    summed = partial(_sum, devices=devices)
     for size in sizes:
         run = attacked.assemble(Setup(_STEPS, 1.0, 1.0, size + 1))
         with_it = attacked.rows(run, slice(size + 1))
         # What is not a number counts for nothing: the same program as of the whole table.
         alone = {name: _silenced(column) for name, column in with_it.items()}
-        moved = _sum(run, with_it) - _sum(run, attacked.rows(run, slice(1, size + 1)), first=1)
+        moved = summed(run, with_it) - summed(run, attacked.rows(run, slice(1, size + 1)), first=1)
         furthest = max(furthest, math.hypot(*moved) / float(run.numbers.grid.points))
-        others = max(others, int(np.abs(moved - _sum(run, alone)).max()))
+        others = max(others, int(np.abs(moved - summed(run, alone)).max()))
     return Neighbours(attacked.name, len(sizes), furthest, others)
 
 
@@ -101,14 +106,16 @@ def _silenced(column: np.ndarray) -> np.ndarray:
     return found
 
 
-def _sum(run: Run, rows: Rows, first: int = 0) -> Int[np.ndarray, " released"]:
+def _sum(
+    run: Run, rows: Rows, first: int = 0, devices: Devices | None = None
+) -> Int[np.ndarray, " released"]:
     """The integer sum of all records, signs taken into account, by the driver without its noise."""
     signs = np.random.default_rng(1).choice([-1.0, 1.0], MOST_RECORDS).astype(np.float32)
     count = len(next(iter(rows.values())))
     silent = run.numbers._replace(noise_scale=jnp.zeros(run.algorithm.released))
     watched = replace(run, algorithm=_Signed(run.algorithm), numbers=silent)
     signed = rows | {_SIGN: signs[first : first + count]}
-    released = run_secure(watched, PrivateRows(signed)).kept[0]
+    released = run_secure(watched, PrivateRows(signed), devices=devices).kept[0]
     found = np.rint(released / in_single_precision(run.numbers.grid))
     if np.abs(found).max() >= _EXACT:
         raise NoisewiseError("sums are too large to be compared exactly: take smaller tables")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from noisewise._hosts import Hosts
 from noisewise._validate import NoisewiseError, Progress, integer_at_least, shown
 from noisewise.audit.attacked import Attacked, Setup, algorithms
 from noisewise.audit.bounds import lower_bounds
@@ -20,6 +21,7 @@ from noisewise.audit.low_bits import LowBits, in_single_precision, read_low_bits
 from noisewise.audit.neighbours import Neighbours, compare_neighbours
 from noisewise.audit.purchases import attack_counts, attack_sums
 from noisewise.audit.result import Attack, Audit
+from noisewise.engine import Devices
 from noisewise.mechanism import Budget, calibrate, refuse_double_precision
 from noisewise.mechanism.budget import ADJACENCIES
 from noisewise.mechanism.certificate import software_versions
@@ -39,6 +41,7 @@ def audit(
     mechanisms: Sequence[str] | None = None,
     trials: int = 300_000,
     progress: Progress | None = None,
+    devices: int | str | None = None,
 ) -> Audit:
     """Attack noisewise's own mechanism, with the build and on the machine at hand.
 
@@ -53,6 +56,7 @@ def audit(
         trials: With a canary, and about as many without, of every attack. At epsilon 1, 300,000
             show at least 0.8 of it.
         progress: Called with parts done and their number.
+        devices: How many devices of this host share the records, as `fit` takes it.
     """
     begun = time.monotonic()
     integer_at_least("trials", trials, 1000)
@@ -60,7 +64,7 @@ def audit(
     budget = Budget(epsilon=1.0, delta=1e-6) if budget is None else budget
     chosen = _chosen(mechanisms)
     alpha = FALSE_ALARM / sum(len(ADJACENCIES) * len(_GAMES) + 1 for _ in chosen)
-    findings = _Findings(budget, trials, alpha)
+    findings = _Findings(budget, trials, alpha, Devices.chosen(devices, Hosts()))
     for number, part in enumerate(chosen):
         if progress is not None:
             progress(number, len(chosen))
@@ -76,6 +80,7 @@ def audit(
         about={
             **software_versions(),
             "device": jax.devices()[0].device_kind,
+            **({} if findings.devices is None else {"devices": findings.devices.words}),
             "machine": f"{platform.system()} {platform.machine()}",
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - begun, 1),
@@ -113,6 +118,7 @@ class _Findings:
     trials: int
     alpha: float
     """Of one statistical statement: an attack by canaries, or one on low bits."""
+    devices: Devices | None = None
     attacks: list[Attack] = field(default_factory=list)
     low_bits: list[LowBits] = field(default_factory=list)
     neighbours: list[Neighbours] = field(default_factory=list)
@@ -129,13 +135,13 @@ class _Findings:
                 game = Game(noise, rate, steps, budget.adjacency == "replace-one")
                 total = needed_steps(game, released, self.trials)
                 run = attacked.assemble(Setup(total, rate, noise, released))
-                played = play(run, game)
+                played = play(run, game, self.devices)
                 self._judge(attacked.name, budget, game, played)
                 if (rate, budget.adjacency) == (1.0, "add-remove"):
                     unit = in_single_precision(run.numbers.grid)
                     self._read(attacked.name, played, unit)
         sizes = _MORE_SIZES if attacked.name == "DPVI, means_only" else _SIZES
-        self.neighbours.append(compare_neighbours(attacked, sizes))
+        self.neighbours.append(compare_neighbours(attacked, sizes, self.devices))
 
     def attack_sums(self) -> None:
         """Sums over all rows, each a release of its own."""

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise._hosts import Hosts
 from noisewise._validate import integer_at_least, positive
 from noisewise.data import PrivateRows, Rows
-from noisewise.engine import Run, Step, certify, release_numbers, run_secure
+from noisewise.engine import Devices, Run, Step, certify, release_numbers, run_secure
 from noisewise.mechanism import Budget, Certificate, Grid, Mechanism
 
 if TYPE_CHECKING:
@@ -109,10 +110,12 @@ class DpEm:
         released: Float[Array, " released"],
     ) -> Step:
         """The M step."""
+        # Named once: XLA divides by it otherwise where it finds it twice, on several devices alone.
+        variance = numbers.sd**2
         counts = jnp.maximum(released[: self.components], _LEAST_COUNT)
         sums = released[self.components :].reshape(self.components, self.width) * numbers.radius
-        variances = 1 / (numbers.prior_sd**-2 + counts / numbers.sd**2)
-        means = sums / numbers.sd**2 * variances[:, None]
+        variances = 1 / (numbers.prior_sd**-2 + counts / variance)
+        means = sums / variance * variances[:, None]
         # A component with next to no records has a mean of noise: no mean is longer than a record.
         lengths = jnp.linalg.norm(means, axis=1, keepdims=True)
         means = means * jnp.minimum(1.0, numbers.radius / jnp.maximum(lengths, 1e-12))
@@ -165,6 +168,7 @@ def dp_em(
     prior_sd: float = 1.0,
     iterations: int = 10,
     insecure_seed: int | None = None,
+    devices: int | str | None = None,
 ) -> EmFit:
     """Posterior means of a mixture of N(mu_j, sd^2 I), mu_j ~ N(0, prior_sd^2 I), equal weights.
 
@@ -178,6 +182,7 @@ def dp_em(
         prior_sd: Of the means.
         iterations: Of EM; each is a release.
         insecure_seed: Makes the fit repeatable, and therefore not private.
+        devices: How many devices of this host share the records, or ``"all"``; one unless given.
     """
     positive("sd", sd, finite=True)
     positive("radius", radius, finite=True)
@@ -188,7 +193,8 @@ def dp_em(
     mechanism = mechanism.calibrate(budget)
     run = assemble_em(mechanism, public_count, start, sd=sd, radius=radius, prior_sd=prior_sd)
     rows = PrivateRows({"X": np.asarray(X, np.float32)})
-    state = run_secure(run, rows, insecure_seed=insecure_seed).state
+    shared = Devices.chosen(devices, Hosts())
+    state = run_secure(run, rows, insecure_seed=insecure_seed, devices=shared).state
     certificate = certify(
         budget,
         (mechanism.release("expected sufficient statistics"),),

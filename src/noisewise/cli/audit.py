@@ -21,6 +21,7 @@ def audit(
     trials: Annotated[
         int, typer.Option(help="Canaries of every attack; fewer are quicker and show less.")
     ] = 300_000,
+    devices: common.NumberOfDevices = "1",
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("audit.html"),
 ) -> None:
     """Attack the mechanism, by this build on this machine: what is shown of epsilon; no row read.
@@ -39,6 +40,7 @@ def audit(
                 mechanisms=names,
                 trials=trials,
                 progress=progress,
+                devices=common.device_number(devices),
             )
         page = found.report(output)
         _show(found)

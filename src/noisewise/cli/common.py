@@ -22,7 +22,7 @@ from typer.models import OptionInfo
 
 from noisewise._files import check_writable
 from noisewise._interrupts import EXIT_CODE, asked_to_stop, say_next, say_stopped
-from noisewise._validate import NoisewiseError, Progress
+from noisewise._validate import NoisewiseError, Progress, shown
 
 out, err = Console(), Console(stderr=True)
 _TRACEBACK = "NOISEWISE_TRACEBACK"
@@ -78,6 +78,10 @@ SCHEMA_HELP = (
 )
 PublicRows = Annotated[
     Path | None, typer.Option(help="PUBLIC rows with the schema's covariates: .csv or .parquet.")
+]
+
+NumberOfDevices = Annotated[
+    str, typer.Option(help="How many of this host's devices share the rows, or all.")
 ]
 
 CovariateShare = Annotated[
@@ -208,8 +212,12 @@ def in_flags(message: str) -> str:
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Progress]:
-    """A progress bar on a terminal; elsewhere a line now and then, so that logs show life."""
+def progress_bar(title: str, *, visible: bool = True) -> Iterator[Progress]:
+    """A progress bar on a terminal; elsewhere a line now and then, so that logs show life. Not
+    ``visible`` on hosts that another one speaks for."""
+    if not visible:
+        yield lambda done, steps: None
+        return
     if err.is_terminal:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -240,6 +248,13 @@ def check_page(path: Path, suffix: str) -> None:
         raise NoisewiseError(f"the output {path} must end in {suffix}")
     if not path.parent.is_dir():
         raise NoisewiseError(f"the folder {path.parent} of the output does not exist")
+
+
+def device_number(text: str) -> int | str:
+    """How many devices, or all."""
+    if text != "all" and not text.isdecimal():
+        raise NoisewiseError(f"--devices is a whole number or all, got {shown(text)}")
+    return text if text == "all" else int(text)
 
 
 def listed(names: str | None) -> list[str] | None:

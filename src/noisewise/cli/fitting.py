@@ -87,6 +87,14 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a fit that was stopped: OUTPUT.checkpoint.")
     ] = False,
+    devices: common.NumberOfDevices = "1",
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="One fit on several hosts: auto under srun or mpirun, or ADDRESS:PORT,INDEX/COUNT "
+            "such as node1:7000,0/4 on the first of four."
+        ),
+    ] = None,
     insecure_seed: Annotated[
         int | None, typer.Option(help="Repeatable and therefore NOT PRIVATE: for tests only.")
     ] = None,
@@ -94,6 +102,7 @@ def fit(
     """Fit a model to a table under differential privacy; save posterior, certificate and report."""
     kept = Path(f"{output}.checkpoint")
     with common.one_line_errors(kept, "--resume"):
+        from noisewise._hosts import hosts_named
         from noisewise.data import Schema
         from noisewise.engine import remove_checkpoint
         from noisewise.fitting import fit as run_fit
@@ -102,8 +111,10 @@ def fit(
         from noisewise.result import check_free
         from noisewise.result.signature import read_private
 
-        _refuse_by_what_is_there(output, kept, overwrite=overwrite, resume=resume)
-        check_free(output, overwrite=overwrite)
+        first = hosts_named(hosts).is_first  # the one that writes and speaks
+        if first:
+            _refuse_by_what_is_there(output, kept, overwrite=overwrite, resume=resume)
+            check_free(output, overwrite=overwrite)
         if public_sample is not None and public_sample.resolve() == data.resolve():
             raise NoisewiseError(
                 f"the public sample {public_sample} is the table itself: its rows are not public"
@@ -111,7 +122,7 @@ def fit(
         if purpose and ledger is None:
             raise NoisewiseError("--purpose is written into a ledger: add --ledger FILE")
         book = None if ledger is None else Ledger(ledger, purpose=purpose)
-        if book is not None:
+        if book is not None and first:
             book.account()  # one that cannot be read is said before the table is
         key = None if sign is None else read_private(sign)
         budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
@@ -126,8 +137,9 @@ def fit(
             keep=keep,
             clamp=clamp,
             ignore_undeclared=ignore_undeclared,
+            speaks=first,
         )
-        with table, common.progress_bar("Private fit") as progress:
+        with table, common.progress_bar("Private fit", visible=first) as progress:
             result = run_fit(
                 common.chosen_model(model, formula),
                 table,
@@ -147,7 +159,10 @@ def fit(
                 ledger=book,
                 checkpoint=kept,
                 resume=resume,
+                devices=common.device_number(devices),
             )
+        if not first:
+            return
         if key is not None:
             result = result.sign(key)
         write_or_rescue(lambda place: result.save(place, overwrite=overwrite), output)
@@ -175,6 +190,7 @@ def _table(
     memory: str,
     keep_cache: bool,
     keep: str | None,
+    speaks: bool,
     **checks: bool,
 ) -> Any:
     """In memory, or on disk where a place for it was named."""
@@ -183,7 +199,7 @@ def _table(
     if cache is not None:
         if keep is not None:
             raise NoisewiseError("keep is for units, whose rows --cache does not take: drop one")
-        with common.progress_bar("Checking and encoding rows") as progress:
+        with common.progress_bar("Checking and encoding rows", visible=speaks) as progress:
             return Table.open(
                 data,
                 schema,

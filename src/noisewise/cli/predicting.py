@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from noisewise._files import check_writable, whole_file
+from noisewise._validate import NoisewiseError
 from noisewise.cli import common
 
 
@@ -23,6 +24,10 @@ def predict(
         str | None, typer.Option(help="path/to/model.py:function, where it has moved.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of simulated outcomes.")] = 0,
+    clamp: Annotated[
+        bool, typer.Option(help="Clamp values outside their bounds instead of refusing them.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier file.")] = False,
 ) -> None:
     """Predict new records by a saved result: a mean and an interval for each; spends nothing.
 
@@ -32,8 +37,12 @@ def predict(
     with common.one_line_errors():
         from noisewise.result import Result
 
+        if output.exists() and not overwrite:
+            raise NoisewiseError(f"{output} exists already: name another, or pass --overwrite")
         check_writable(output)
-        found = Result.load(folder).predict(data, model=model, kind=kind, level=level, seed=seed)
+        found = Result.load(folder).predict(
+            data, model=model, kind=kind, level=level, seed=seed, clamp=clamp
+        )
         found.columns = ["_".join(c) if isinstance(c, tuple) else c for c in found.columns]
         with whole_file(output) as scratch:
             found.to_csv(scratch, index=False)

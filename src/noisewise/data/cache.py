@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from noisewise._hosts import Hosts
+from noisewise._interrupts import before_any_end
 from noisewise._validate import NoisewiseError, Progress, shown
 from noisewise.data.checking import bounded, same_in_all, single_value
 from noisewise.data.dataset import Dataset
@@ -56,6 +58,7 @@ class Cache:
         self.close = weakref.finalize(self, _leave, self.folder, held, self._fate)
         """Lets go of the folder, and deletes it unless it is to be kept; as the end of the process
         does, unless it is killed."""
+        before_any_end(self.close)
 
     def fill(
         self,
@@ -116,12 +119,27 @@ class Cache:
                 writer.append(arrays)
                 if progress is not None:
                     progress(100 * writer.records // total, 100)
-        if writer.records < 2:
+        if dataset.whole < 2 or not writer.records:
             raise DataError("the table has fewer than two rows: a private analysis needs many")
+        if dataset.end is not None:
+            varying |= _varying_over_hosts(schema.names, first, varying)
         for name in schema.names:
             if not allow_constant and name not in varying:
                 raise single_value(name)
         return writer.files()
+
+
+def _varying_over_hosts(
+    names: Sequence[str], first: Mapping[str, np.ndarray], varying: set[str]
+) -> set[str]:
+    """Columns that have several values, on some host or from one host to another."""
+    own = []
+    for name in names:
+        digest = hashlib.sha256(np.ascontiguousarray(first[name]).tobytes()).digest()
+        own.append([int(name in varying), int.from_bytes(digest[:7], "big")])
+    every = Hosts.joined().gathered(np.array(own))
+    found = every[:, :, 0].any(axis=0) | (every[:, :, 1] != every[:1, :, 1]).any(axis=0)
+    return {name for name, several in zip(names, found, strict=True) if several}
 
 
 def bytes_of(memory: str | int) -> int:

@@ -147,15 +147,18 @@ def _numeric(column: Column, values: np.ndarray) -> np.ndarray:
             with np.errstate(over="ignore"):  # what does not fit float64 is infinite
                 values = values.astype(np.float64)
         if not np.all(np.isfinite(values)):
-            raise _missing(column)
+            raise _missing(column) if np.any(np.isnan(values)) else _infinite(column)
     return values
 
 
 def _missing(column: Column) -> DataError:
-    """The error for missing and infinite cells alike: clamping cannot help with either."""
-    cure = "drop those rows" if column.gaps else "drop those rows, or declare missing = 'allowed'"
-    what = "infinite values" if column.gaps else "missing or infinite values"
-    return _fault(column, f"has {what}: {cure}")
+    """The error for missing cells of a column that may not have any."""
+    return _fault(column, "has missing cells: drop those rows, or declare missing = 'allowed'")
+
+
+def _infinite(column: Column) -> DataError:
+    """The error for infinite cells: clamping cannot help with them."""
+    return _fault(column, "has infinite values: drop those rows")
 
 
 def _from_objects(column: Column, values: np.ndarray) -> np.ndarray:
@@ -168,7 +171,7 @@ def _from_objects(column: Column, values: np.ndarray) -> np.ndarray:
     try:
         return np.array([float(value) for value in flat]).reshape(values.shape)
     except (OverflowError, ValueError):  # beyond the floats, or a NaN that signals
-        raise _missing(column) from None
+        raise _infinite(column) from None
 
 
 def _is_missing(value: Any) -> bool:

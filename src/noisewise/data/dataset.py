@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from noisewise._hosts import stretch_of
 from noisewise._validate import shown
 from noisewise.data.errors import DataError
 from noisewise.data.reading import read_columns, sources_of
@@ -31,10 +32,14 @@ class Dataset:
     Args:
         fragments: Arrow's, one a file.
         schema: What is declared.
+        first: Number of the first row that is read.
+        end: And of the one after the last; None is the end of the files.
     """
 
     fragments: tuple[Any, ...]
     schema: Schema
+    first: int = 0
+    end: int | None = None
 
     @classmethod
     def find(
@@ -64,19 +69,74 @@ class Dataset:
         for fragment in self.fragments:
             about = Path(fragment.path).stat()
             found.append([str(fragment.path), about.st_size, about.st_mtime_ns])
-        return found
+        return found if self.end is None else [*found, [self.first, self.end]]
+
+    def listing(self) -> str:
+        """Names, sizes and numbers of rows of the files, which hosts compare: as private as they
+        are."""
+        found = []
+        for fragment in self.fragments:
+            path = Path(fragment.path)
+            found.append(f"{path.name} {path.stat().st_size} {fragment.metadata.num_rows}")
+        return "\n".join(found)
+
+    @property
+    def whole(self) -> int:
+        """Rows of all files, as they themselves say: as private as they are."""
+        return sum(fragment.metadata.num_rows for fragment in self.fragments)
 
     def count(self) -> int:
-        """Rows, as the files themselves say: as private as they are."""
-        return sum(fragment.metadata.num_rows for fragment in self.fragments)
+        """Rows that are read: as private as they are."""
+        return (self.whole if self.end is None else self.end) - self.first
+
+    def part(self, number: int, parts: int) -> Dataset:
+        """A stretch of the rows: of the other files and row groups nothing is read.
+
+        Args:
+            number: Of the part.
+            parts: How many there are.
+        """
+        first, end = stretch_of(self.whole, number, parts)
+        return replace(self, first=first, end=end)
+
+    def _own(self) -> Iterator[tuple[Any, int]]:
+        """Files with rows that are read, of their row groups those that have some, and the number
+        of the first row of these."""
+        place = 0
+        for fragment in self.fragments:
+            about, end = fragment.metadata, self.end
+            if end is None:
+                yield fragment, place
+                place += about.num_rows
+                continue
+            groups: list[int] = []
+            begin = place
+            for group in range(about.num_row_groups):
+                after = place + about.row_group(group).num_rows
+                if after > self.first and place < end:
+                    begin = begin if groups else place
+                    groups.append(group)
+                place = after
+            if groups:
+                yield fragment.subset(row_group_ids=groups), begin
+
+    def _cut(self, batch: Any, place: int) -> Any:
+        """Those of a batch's rows that are read; ``place`` is the number of its first one."""
+        if self.end is None:
+            return batch
+        start, end = max(0, self.first - place), min(batch.num_rows, self.end - place)
+        return batch.slice(start, max(0, end - start))
 
     def stretches(self) -> Iterator[dict[str, np.ndarray]]:
         """The declared columns, as they come, some rows after the others."""
         import pyarrow
 
-        for fragment in self.fragments:
+        for fragment, begin in self._own():
+            place = begin
             try:
-                for batch in _batches(fragment, self.schema):
+                for whole in _batches(fragment, self.schema):
+                    batch = self._cut(whole, place)
+                    place += whole.num_rows
                     if batch.num_rows:
                         table = pyarrow.Table.from_batches([batch])
                         for name, value in _said_by_path(fragment).items():

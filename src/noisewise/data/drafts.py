@@ -50,6 +50,10 @@ _FROM_FILE = """\
 # filled in has to come from outside the table (a codebook, a census, common sense). What is
 # computed from the rows and written here leaves without noise, and unaccounted for.
 """
+_FROM_FIRST_LINE = """\
+# The names are the file's first line: if that is no header, they are somebody's cells, and this
+# draft is to be deleted.
+"""
 _FROM_DESCRIPTION = """\
 # Made from a {kind} description of {columns} columns; no data file was read. Bounds and categories
 # are as the description has them: they are public only if whoever wrote it did not take them from
@@ -108,6 +112,7 @@ def draft_of_file(path: str | PathLike[str]) -> str:
         typed = any(column.storage is not None for column in stored)
         what = "names and storage types" if typed else "names"
         head = _FROM_FILE.format(what=what, columns=len(columns))
+        head += "" if typed else _FROM_FIRST_LINE
     return "\n".join([head + _HOW, *(column.to_toml() for column in columns)])
 
 

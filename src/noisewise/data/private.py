@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise._hosts import stretch_of
+
 Rows = dict[str, Any]
 """Columns by name, with an axis of records first: simulated or public, free to be looked at."""
 
@@ -26,6 +28,15 @@ class UnitLayout(NamedTuple):
     """Numbers of rows, units x most rows of a unit: places that are left over repeat a row."""
     filled: np.ndarray
     """Which places are filled."""
+
+
+class Share(NamedTuple):
+    """Which records of a table these are, where other hosts hold the others."""
+
+    first: int
+    """Number of the first one."""
+    whole: int
+    """How many all hosts hold together: as private as the rows."""
 
 
 def record_count(rows: Mapping[str, Any]) -> int:
@@ -55,6 +66,18 @@ def laid_out(rows: Rows, layout: UnitLayout) -> Rows:
     return found | {WEIGHT: weight * found[WEIGHT] if WEIGHT in found else weight}
 
 
+def changed_quietly(change: Callable[[Rows], Rows], rows: Rows) -> Rows:
+    """What a change makes of private rows, with NumPy's floating-point warnings off: whether there
+    is one depends on the rows, and it would be shown without noise.
+
+    Args:
+        change: From columns to columns.
+        rows: The columns.
+    """
+    with np.errstate(all="ignore"):
+        return change(rows)
+
+
 class PrivateRows:
     """Columns of a protected table; what opens them has a name that begins with ``unsafe_``.
 
@@ -66,19 +89,43 @@ class PrivateRows:
     row by row, but whoever opens them, or counts them, finds units.
     """
 
-    __slots__ = ("_columns", "_layout")
+    __slots__ = ("_columns", "_layout", "share")
 
-    def __init__(self, columns: Mapping[str, Any], layout: UnitLayout | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        layout: UnitLayout | None = None,
+        share: Share | None = None,
+    ) -> None:
         self._columns = dict(columns)
         self._layout = layout
+        self.share = share
 
     def map(self, change: Callable[[Rows], Rows]) -> PrivateRows:
         """The rows after a change that works row by row, such as an encoding."""
-        return PrivateRows(change(dict(self._columns)), self._layout)
+        return PrivateRows(changed_quietly(change, dict(self._columns)), self._layout, self.share)
+
+    def part(self, number: int, parts: int) -> PrivateRows:
+        """A stretch of the records, where other hosts hold the others.
+
+        Args:
+            number: Of the part.
+            parts: How many there are.
+        """
+        whole = self.own_count
+        first, end = stretch_of(whole, number, parts)
+        share = Share(first, whole)
+        if self._layout is None:
+            columns = {name: column[first:end] for name, column in self._columns.items()}
+            return PrivateRows(columns, None, share)
+        places, filled = (part[first:end] for part in self._layout)
+        return PrivateRows(self._columns, UnitLayout(places, filled), share)
 
     def units(self) -> PrivateRows:
         """The rows laid out by unit, so that a unit is one record; as they are if a row is one."""
-        return self if self._layout is None else PrivateRows(laid_out(self._columns, self._layout))
+        if self._layout is None:
+            return self
+        return PrivateRows(laid_out(self._columns, self._layout), None, self.share)
 
     def unit_sums(self) -> PrivateRows:
         """Sums over every unit's rows, so that a unit is one record; as they are where a row is."""
@@ -91,10 +138,11 @@ class PrivateRows:
             wide = (len(places), *[1] * (values.ndim - 1))
             total = np.zeros((len(places), *values.shape[1:]))
             # One place after the other: a unit's sum rounds the same whoever the others are.
-            for place, there in zip(places.T, filled.T, strict=True):
-                total += np.where(there.reshape(wide), values[place], 0.0)
+            with np.errstate(all="ignore"):  # as in `changed_quietly`
+                for place, there in zip(places.T, filled.T, strict=True):
+                    total += np.where(there.reshape(wide), values[place], 0.0)
             found[name] = total
-        return PrivateRows(found)
+        return PrivateRows(found, None, self.share)
 
     def wide(self, change: Callable[[Rows], Rows], numbers: int) -> PrivateRows:
         """The rows after a change that works record by record and makes each much longer: it is
@@ -120,8 +168,13 @@ class PrivateRows:
 
     @property
     def true_count(self) -> int:
-        """The number of records (units, where there are such): as private as they are, unless it
-        was declared public."""
+        """The number of records (units, where there are such) on all hosts together: as private as
+        they are, unless it was declared public."""
+        return self.own_count if self.share is None else self.share.whole
+
+    @property
+    def own_count(self) -> int:
+        """The number of those that this host holds."""
         return record_count(self._columns) if self._layout is None else len(self._layout.places)
 
     def __repr__(self) -> str:
@@ -137,21 +190,22 @@ class _WideRows(PrivateRows):
     __slots__ = ("_change", "_length", "_source")
 
     def __init__(self, source: PrivateRows, change: Callable[[Rows], Rows], length: int) -> None:
-        super().__init__({})
+        super().__init__({}, None, source.share)
         self._source, self._change, self._length = source, change, length
 
     @property
-    def true_count(self) -> int:
-        """See `PrivateRows.true_count`."""
-        return self._source.true_count
+    def own_count(self) -> int:
+        """See `PrivateRows.own_count`."""
+        return self._source.own_count
 
     def unsafe_columns(self) -> Rows:
         """See `PrivateRows.unsafe_columns`: all of them at once, whatever memory that takes."""
-        return self._change(self._source.unsafe_columns())
+        return changed_quietly(self._change, self._source.unsafe_columns())
 
     def unsafe_passes(self) -> Iterator[Rows]:
         """See `PrivateRows.unsafe_passes`."""
         for rows in self._source.unsafe_passes():
             for first in range(0, max(1, record_count(rows)), self._length):
                 here = slice(first, first + self._length)
-                yield self._change({name: column[here] for name, column in rows.items()})
+                some = {name: column[here] for name, column in rows.items()}
+                yield changed_quietly(self._change, some)

@@ -87,6 +87,18 @@ def sources_of(
             f"none of the declared columns ({listed(schema.names)}) is in the data: "
             "correct the schema, or give the file a header row with commas between the names"
         )
+    missing = [name for parts in sources.values() for name in parts if name not in names]
+    if missing:
+        plain = {str(name).strip().casefold() for name in names}
+        if all(name.casefold() in plain for name in missing):
+            raise DataError(
+                f"{listed(missing)} {_are(missing)} in the data under a name that differs in "
+                "capitals or spaces: rename in the data or in the schema"
+            )
+        raise DataError(
+            f"{listed(missing)} {_are(missing)} declared but not in the data: add what is missing"
+            ", or take it out of the schema"
+        )
     undeclared = sum(name not in used for name in names)
     if undeclared and not ignore_undeclared:
         # Some may be cells of a first row that is no header: they are counted, not quoted.
@@ -94,25 +106,16 @@ def sources_of(
             f"{undeclared} of the data's columns are not declared in the schema (declared are "
             f"{listed(schema.names)}): declare them, or drop them (ignore_undeclared=True)"
         )
-    missing = [name for parts in sources.values() for name in parts if name not in names]
-    if missing:
-        raise DataError(
-            f"{_counted(missing)} declared but not in the data: add {_them(missing)}, or take "
-            f"{_them(missing)} out of the schema"
-        )
     twice = [name for name in used if list(names).count(name) > 1]
     if twice:
-        raise DataError(f"{_counted(sorted(twice))} in the data twice: keep one of each")
+        raise DataError(
+            f"{listed(sorted(twice))} {_are(twice)} in the data twice: keep one of each"
+        )
     return sources
 
 
-def _counted(names: Sequence[str]) -> str:
-    """One column or several, with the verb."""
-    return f"column {listed(names)} is" if len(names) == 1 else f"columns {listed(names)} are"
-
-
-def _them(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _gather(

@@ -12,7 +12,7 @@ import numpy as np
 
 from noisewise._validate import NoisewiseError
 from noisewise.data.files import ColumnFiles, ColumnWriter, cannot_write
-from noisewise.data.private import PrivateRows, Rows, record_count
+from noisewise.data.private import PrivateRows, Rows, Share, changed_quietly, record_count
 
 _FIRST = 4096
 _MOST = 2**17
@@ -28,21 +28,27 @@ class StoredRows(PrivateRows):
         files: The columns.
         memory: Bytes that the process may take, about.
         changes: Made one after the other, record by record.
+        share: Which records these are, where other hosts hold the others.
     """
 
     __slots__ = ("_changes", "_files", "memory")
 
     def __init__(
-        self, files: ColumnFiles, memory: int, changes: tuple[Callable[[Rows], Rows], ...] = ()
+        self,
+        files: ColumnFiles,
+        memory: int,
+        changes: tuple[Callable[[Rows], Rows], ...] = (),
+        share: Share | None = None,
     ) -> None:
         self._layout = None
+        self.share = share
         self._files = files
         self._changes = changes
         self.memory = memory
 
     def map(self, change: Callable[[Rows], Rows]) -> StoredRows:
         """The rows after a change that works record by record: made when they are read."""
-        return StoredRows(self._files, self.memory, (*self._changes, change))
+        return StoredRows(self._files, self.memory, (*self._changes, change), self.share)
 
     def unsafe_columns(self) -> Rows:
         """Refused: nobody knows whether memory holds them all."""
@@ -52,7 +58,7 @@ class StoredRows(PrivateRows):
 
     def unsafe_passes(self) -> Iterator[Rows]:
         """The columns, a stretch of records after the other."""
-        first, count, length = 0, self.true_count, _FIRST
+        first, count, length = 0, self.own_count, _FIRST
         while first < count:
             found = self._changed(self._files.stretch(first, length))
             first += length
@@ -74,7 +80,7 @@ class StoredRows(PrivateRows):
 
     def _changed(self, rows: Rows) -> Rows:
         for change in self._changes:
-            rows = change(rows)
+            rows = changed_quietly(change, rows)
         return rows
 
     @contextmanager
@@ -89,11 +95,11 @@ class StoredRows(PrivateRows):
             with ColumnWriter(Path(name)) as writer:
                 for rows in self.unsafe_passes():
                     writer.append({name: np.asarray(column) for name, column in rows.items()})
-            yield StoredRows(writer.files(), self.memory)
+            yield StoredRows(writer.files(), self.memory, (), self.share)
 
     @property
-    def true_count(self) -> int:
-        """The number of records: as private as they are, unless it was declared public."""
+    def own_count(self) -> int:
+        """The number of records on this host: as private as they are."""
         return len(self._files)
 
     def record_bytes(self) -> int:

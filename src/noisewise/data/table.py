@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import secrets
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from noisewise._hosts import Hosts
 from noisewise._validate import Progress, shown
 from noisewise.data.cache import Cache, bytes_of
 from noisewise.data.checking import bounded, same_in_all, single_value
 from noisewise.data.dataset import Dataset
 from noisewise.data.errors import DataError, SchemaError
-from noisewise.data.private import SIZE, PrivateRows, UnitLayout, record_count
+from noisewise.data.private import SIZE, PrivateRows, Share, UnitLayout, record_count
 from noisewise.data.reading import read_columns, read_file
 from noisewise.data.schema import Schema
 from noisewise.data.stored import StoredRows
 from noisewise.data.units import checked_keep, lay_out
+
+_NAME_ALL = "every host names the whole table, and noisewise shares it out"
 
 
 class Table:
@@ -134,6 +140,9 @@ class Table:
         It is made for its owner alone, and deleted by `close`, at the end of a ``with`` block, or
         when the process ends. A process that is killed leaves it there.
 
+        Where several hosts have joined (`noisewise.join_hosts`), every one names all files, reads
+        and writes its own part of the rows, and ``cache`` gets the host's number at its end.
+
         Args:
             source: A folder of Parquet files, one file, or a pattern such as ``people/*.parquet``.
             schema: What is declared about their columns.
@@ -153,6 +162,12 @@ class Table:
                 "memory with Table.read"
             )
         found = Dataset.find(source, schema, ignore_undeclared=ignore_undeclared)
+        share, hosts = None, Hosts.joined()
+        if hosts.several:
+            hosts.refuse_unlike({"files of the table": found.listing()}, _NAME_ALL)
+            found = found.part(hosts.index, hosts.count)
+            share = Share(found.first, found.whole)
+            cache = f"{cache}-{hosts.index}"
         table = cls.__new__(cls)
         table._schema = schema
         table._cache = Cache(cache, keep=keep_cache)
@@ -163,8 +178,28 @@ class Table:
         except BaseException:
             table.close()
             raise
-        table._rows = StoredRows(files, limit)
+        table._rows = StoredRows(files, limit, (), share)
         return table
+
+    def shared_by(self, hosts: Hosts) -> Table:
+        """This host's part of a table that all hosts hold; one that was opened from files is that
+        already.
+
+        Args:
+            hosts: Who fits together.
+        """
+        if not hosts.several or self._rows.share is not None:
+            return self
+        key = hosts.number_of_first(lambda: secrets.randbits(128)).to_bytes(16, "big")
+        digest = hashlib.blake2b(key=key)  # a key of one use: it says nothing to anybody else
+        for rows in self._rows.unsafe_passes():
+            for name, column in sorted(rows.items()):
+                digest.update(f"{name} {column.dtype.str} {column.shape}".encode())
+                digest.update(np.ascontiguousarray(column).tobytes())
+        hosts.refuse_unlike({"table": digest.hexdigest()}, _NAME_ALL)
+        part = copy.copy(self)
+        part._rows = self._rows.part(hosts.index, hosts.count)
+        return part
 
     def close(self) -> None:
         """Let go of a table that lies on disk, and delete its folder unless it is to be kept; one
@@ -229,14 +264,16 @@ class Table:
         Args:
             columns: Of the sample, by name.
         """
-        same, first = set(columns), 0
+        share = self._rows.share
+        same, first = set(columns), 0 if share is None else share.first
         for own in self._rows.unsafe_passes():
             here = slice(first, first + record_count(own))
             same = {n for n in same if n in own and _same(columns[n][here], own[n])}
             first = here.stop
             if not same:
                 break
-        return [name for name in columns if name in same and len(columns[name]) == first]
+        whole = first if share is None else share.whole
+        return [name for name in columns if name in same and len(columns[name]) == whole]
 
     def __len__(self) -> int:
         """The number of rows, or of units where the schema declares such; not public unless the

@@ -1,6 +1,6 @@
 """Expectation propagation, stochastic and differentially private."""
 
-from noisewise.dpsep.algorithm import SepFit
+from noisewise.dpsep.algorithm import DpSep, SepFit, SepNumbers
 from noisewise.dpsep.batched import adf_in_batches, ep_in_batches
 from noisewise.dpsep.divergence import expected_kl, gaussian_kl, paper_expression
 from noisewise.dpsep.family import Blocks, Diagonal, Family
@@ -40,3 +40,4 @@ from noisewise.dpsep.sequential import (
 from noisewise.dpsep.settings import Bounds, SepSettings
 from noisewise.dpsep.site import Gaussian, Natural, NoiseSite, Site, SiteUpdates
 from noisewise.dpsep.unsafe import fit_unsafe
+from noisewise.dpsep.window import Window

@@ -14,7 +14,8 @@ from jax import Array
 from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpsep.settings import Rates
-from noisewise.dpsep.site import Gaussian, Natural, Site
+from noisewise.dpsep.site import Gaussian, Natural, Site, SiteUpdates
+from noisewise.dpsep.window import Window, empty_window, observed
 from noisewise.engine import Step
 from noisewise.mechanism import Grid
 
@@ -52,6 +53,10 @@ class SepFit(NamedTuple):
     """Packed: how far noise and sampling have spread the mean; see `noise_aware`."""
     extra_variance: Any = 0.0
     """What noise and sampling do to the extras."""
+    precision_variance: Any = 0.0
+    """Packed: of the known noise on the precision."""
+    window: Any = None
+    """`Window`: what the observed steps released, and where they were."""
 
 
 class Spread(NamedTuple):
@@ -80,6 +85,7 @@ class SepState(NamedTuple):
     averaged: Array
     spread: Spread
     """What noise and sampling do to the mean and to its average."""
+    window: Window
 
 
 def read(site: Site, numbers: SepNumbers, state: SepState) -> Gaussian:
@@ -165,6 +171,7 @@ class DpSep:
             extra_variance=jnp.zeros_like(extra),
             averaged=zero,
             spread=Spread(*(family.matrices(packed),) * 3),
+            window=empty_window(site),
         )
 
     def empty_record(self, state: SepState) -> Array:
@@ -200,6 +207,30 @@ class DpSep:
         bounds = numbers.bounds[point.centred.astype(int)]
         return clipped_blocks(self._split(values), bounds, numbers.weights)
 
+    def clipped_sites(
+        self,
+        numbers: SepNumbers,
+        mean: Array,
+        covariance: Array,
+        extra: Array,
+        batch: Rows,
+    ) -> SiteUpdates:
+        """Records' centred sites as they would be released at a cavity, in natural units.
+
+        Args:
+            numbers: Of the run.
+            mean: Of the cavity.
+            covariance: Of the cavity, packed.
+            extra: The extras' running mean.
+            batch: Simulated records.
+        """
+        precision = self.site.family.inverse(covariance)
+        cavity = Gaussian(mean, precision, covariance)
+        units = self.site.units(cavity, extra, numbers.public_count)
+        point = _Point(cavity, cavity, units, extra, jnp.array(True))
+        values = self.contributions(numbers, point, batch)
+        return SiteUpdates(*self._split(values * self._scales(numbers, point)))
+
     def update(
         self,
         numbers: SepNumbers,
@@ -213,9 +244,11 @@ class DpSep:
         site, family, rate, centred = self.site, self.site.family, schedule, point.centred
         scales = self._scales(numbers, point)
         drawn = numbers.sampling_rate * numbers.public_count
-        first, precision, extra = self._split(released * scales / drawn)
+        sums = released * scales / drawn
+        first, precision, extra = self._split(sums)
         # Standard deviation of the noise on N times the mean site, in natural units.
-        noise = self._split(scales * (numbers.noise_sd / numbers.sampling_rate))
+        noise_sds = scales * (numbers.noise_sd / numbers.sampling_rate)
+        noise = self._split(noise_sds)
         moved = state._replace(
             eta=jnp.where(centred, state.eta, state.eta + rate.mean * (first - state.eta)),
             precision=state.precision + rate.precision * (precision - state.precision),
@@ -234,6 +267,15 @@ class DpSep:
         moved = moved._replace(
             averaged=moved.averaged + rate.keep * moved.mean,
             spread=_spread(site, numbers, moved, posterior, damped, rate, noise[0]),
+            window=observed(
+                family,
+                state.window,
+                point.cavity,
+                state.extra,
+                rate.observe,
+                count * sums,
+                noise_sds,
+            ),
             prior=site.prior(moved.mean, family.diagonal(posterior.covariance)),
         )
         return Step(moved, moved.mean)
@@ -252,6 +294,8 @@ class DpSep:
             extra=state.extra,
             noise_covariance=self.site.family.pack(state.spread.average),
             extra_variance=state.extra_variance,
+            precision_variance=state.precision_noise,
+            window=state.window,
         )
 
     def _split(self, vector: Array) -> list[Array]:

@@ -93,6 +93,10 @@ class Diagonal:
         """Back from `matrices`."""
         return matrices[..., 0, 0]
 
+    def grouped(self, vector: Array) -> Array:
+        """A flat vector, block by block."""
+        return vector[..., None]
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -136,7 +140,8 @@ class Blocks:
         upper = empty.at[..., row, column].set(entries)
         return upper.at[..., column, row].set(entries)
 
-    def _grouped(self, vector: Array) -> Array:
+    def grouped(self, vector: Array) -> Array:
+        """A flat vector, block by block."""
         return vector.reshape(*vector.shape[:-1], self.count, self.size)
 
     def _flat(self, groups: Array) -> Array:
@@ -144,12 +149,12 @@ class Blocks:
 
     def apply(self, precision: Array, vector: Array) -> Array:
         """Precision times a vector; leading axes of both broadcast."""
-        groups = self._grouped(vector)
+        groups = self.grouped(vector)
         return self._flat(jnp.einsum("...kij,...kj->...ki", self.matrices(precision), groups))
 
     def solve(self, precision: Array, vector: Array) -> Array:
         """Inverse precision times a vector."""
-        groups = self._grouped(vector)[..., None]
+        groups = self.grouped(vector)[..., None]
         return self._flat(jnp.linalg.solve(self.matrices(precision), groups)[..., 0])
 
     def inverse(self, precision: Array) -> Array:

@@ -31,6 +31,7 @@ from noisewise.dpsep.site import (
 
 _SHAPE = 1.4263
 """Of the Gamma distribution whose logarithm has an sd of one."""
+_GRID = np.linspace(-5.0, 5.0, 17)
 _NODES = np.linspace(-7.0, 7.0, 65)
 
 
@@ -90,6 +91,19 @@ class GlmSite(Site):
         """First and minus second derivative of log Z by the cavity's mean of the predictor."""
         raise NotImplementedError
 
+    def outcomes(self, predictor: Array, variance: Array) -> Array:
+        """Targets that stand for all likely ones, records x outcomes: both where there are two.
+
+        Args:
+            predictor: Of every record, about.
+            variance: Of targets around it, however little is known of the truth.
+        """
+        return jnp.broadcast_to(jnp.asarray([0.0, 1.0], predictor.dtype), (len(predictor), 2))
+
+    def log_likelihood(self, predictor: Array, y: Array, noise_variance: Array) -> Array:
+        """Of targets at linear predictors, up to a constant."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class LinearSite(GlmSite):
@@ -112,6 +126,15 @@ class LinearSite(GlmSite):
         total = variance + noise_variance
         return (y - mean) / total, 1 / total
 
+    def outcomes(self, predictor: Array, variance: Array) -> Array:
+        """A grid over five sds to either side: sums over it are integrals to four digits."""
+        grid = jnp.asarray(_GRID, predictor.dtype)
+        return predictor[:, None] + jnp.sqrt(variance)[:, None] * grid
+
+    def log_likelihood(self, predictor: Array, y: Array, noise_variance: Array) -> Array:
+        """Gaussian."""
+        return -0.5 * (y - predictor) ** 2 / noise_variance
+
 
 @dataclass(frozen=True)
 class RegressionSite(LinearSite, NoiseSite):
@@ -124,6 +147,11 @@ class RegressionSite(LinearSite, NoiseSite):
 
     kept: float = 1.0
     """Share of the mean squared residual that is left where each is clipped (`kept_share`)."""
+
+    @property
+    def log_variance_prior(self) -> tuple[float, float]:
+        """Mean and sd of the logarithm of the noise variance."""
+        return 2 * float(np.log(self.noise)), 1.0
 
     def clipped_at(self, bound: float) -> RegressionSite:
         """See `GlmSite.clipped_at`."""
@@ -166,6 +194,10 @@ class ProbitSite(GlmSite):
         ratio = jnp.exp(norm.logpdf(z) - norm.logcdf(z))
         return sign * ratio / spread, ratio * (z + ratio) / (1 + variance)
 
+    def log_likelihood(self, predictor: Array, y: Array, noise_variance: Array) -> Array:
+        """log Phi."""
+        return norm.logcdf((2 * y - 1) * predictor)
+
 
 @dataclass(frozen=True)
 class LogisticSite(GlmSite):
@@ -194,3 +226,7 @@ class LogisticSite(GlmSite):
         average = [part @ jnp.asarray(weights, mean.dtype) for part in (value, first, second)]
         slope = average[1] / average[0]
         return slope, slope**2 - average[2] / average[0]
+
+    def log_likelihood(self, predictor: Array, y: Array, noise_variance: Array) -> Array:
+        """Of the logistic function."""
+        return jax.nn.log_sigmoid((2 * y - 1) * predictor)

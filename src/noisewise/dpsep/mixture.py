@@ -55,7 +55,7 @@ class MixtureSite(Site):
     def assignments(self, posterior: Gaussian, X: Array) -> Array:
         """Probability of each component for each record: rows x components."""
         _, values, off = self._eigenbasis(posterior, X)
-        return self._responsibilities(values, off)
+        return self._responsibilities(values + self.sd**2, off)
 
     def _eigenbasis(self, cavity: Gaussian, X: Array) -> _Eigenbasis:
         values, vectors = jnp.linalg.eigh(self.family.matrices(cavity.covariance))
@@ -63,8 +63,7 @@ class MixtureSite(Site):
         off = jnp.einsum("kij,nki->nkj", vectors, X[:, None, :] - means)
         return _Eigenbasis(vectors, values, off)
 
-    def _responsibilities(self, values: Array, off: Array) -> Array:
-        total = values + self.sd**2
+    def _responsibilities(self, total: Array, off: Array) -> Array:
         return jax.nn.softmax(-0.5 * jnp.sum(off**2 / total + jnp.log(total), axis=-1), axis=-1)
 
     def updates(
@@ -72,8 +71,8 @@ class MixtureSite(Site):
     ) -> SiteUpdates:
         """The batch's sites."""
         vectors, v, off = self._eigenbasis(cavity, batch["X"])
-        r = self._responsibilities(v, off)[..., None]
         total = v + self.sd**2
+        r = self._responsibilities(total, off)[..., None]
         a = (off / total) / (1 - r * v / total)
         undecided = r * (1 - r)
         divisor = 1 + undecided * jnp.sum(a * v * off / total, axis=-1, keepdims=True)

@@ -48,6 +48,8 @@ class SepDesign(NamedTuple):
     regression: SepRegression
     phases: tuple[Phase[GlmSite], ...]
     initial: np.ndarray
+    covariates: np.ndarray
+    """Simulated, records x columns: what the posterior imagines records to be like."""
 
 
 def sep_design(
@@ -70,7 +72,7 @@ def sep_design(
     phases = glm_phases(regression.site, simulated, **more)
     if settings is not None:
         phases = (Phase(phases[-1].site, settings),)
-    return SepDesign(regression, phases, np.zeros(width))
+    return SepDesign(regression, phases, np.zeros(width), np.asarray(simulated, np.float32))
 
 
 def refuse_weights(bound: BoundModel) -> None:

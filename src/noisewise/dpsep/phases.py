@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -159,7 +160,8 @@ def fit_secure(
         progress: Called with steps done, of all phases together.
     """
     finished = run_phases_secure(runs, rows, insecure_seed=insecure_seed, progress=progress)
-    return SepFit(*(np.asarray(part) for part in finish(runs, finished)))
+    found: SepFit = jax.tree.map(np.asarray, finish(runs, finished))
+    return found
 
 
 def fit_simulated(runs: Sequence[Run], rows: Rows, key: Array) -> SepFit:

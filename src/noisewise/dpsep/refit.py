@@ -37,7 +37,7 @@ def variance_inflation(
         key: Of the table and of its fit's noise.
     """
     key_x, key_y, key_new, key_fit = jax.random.split(key, 4)
-    fitted = noise_unaware(SepFit(*map(jnp.asarray, fit)))
+    fitted = noise_unaware(jax.tree.map(jnp.asarray, fit))
     X = jax.random.normal(key_x, (public_count, site.inputs))
     sd = jnp.sqrt(site.noise_variance(jnp.asarray(fit.extra), public_count))
     y = site.predict(fitted, X).mean + sd * jax.random.normal(key_y, (public_count,))

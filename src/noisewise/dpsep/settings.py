@@ -38,6 +38,8 @@ class Rates(NamedTuple):
     centred: Any
     keep: Any
     """Weight of this step's mean in the average that is reported; they sum to one."""
+    observe: Any
+    """Weight of this step in the `Window` that a regression's posterior is read from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,9 @@ class SepSettings:
     """... to this fraction of themselves."""
     averaged: float = 0.2
     """Share of the last steps whose means are averaged."""
+    observed: float = 0.75
+    """Share of the last steps whose releases a regression's posterior is read from. Means need not
+    have settled there; only the first steps, from far away, would blur what is simulated."""
     floor: float = 2.0
     """Eigenvalues of the precision are read as at least this many sds of their known noise."""
     max_dispersion: float = 0.1
@@ -85,7 +90,7 @@ class SepSettings:
             raise NoisewiseError(
                 f"weights must be three positive numbers, got {shown(self.weights)}"
             )
-        shares = ("mean_rate", "precision_rate", "extra_rate", "last_rate", "averaged")
+        shares = ("mean_rate", "precision_rate", "extra_rate", "last_rate", "averaged", "observed")
         for name in (*shares, "decay_from", "floor"):
             finite_array(name, getattr(self, name))
         for name in shares:
@@ -136,8 +141,12 @@ class SepSettings:
         decay = 1 / (1 + late * (1 / self.last_rate - 1))
         mean = self.mean_rate * decay
         precision = np.maximum(self.precision_rate * decay, 1 / (steps + 1.0))
-        tail = max(1, round(self.averaged * self.steps))
-        keep = np.where(steps >= self.steps - tail, 1 / tail, 0.0)
+        keep, observe = (self._last(share) for share in (self.averaged, self.observed))
         extra = precision if self.extra_rate is None else self.extra_rate * decay
-        columns = (mean, precision, extra, steps >= self.natural_steps, keep)
+        columns = (mean, precision, extra, steps >= self.natural_steps, keep, observe)
         return Rates(*(np.asarray(column, np.float32) for column in columns))
+
+    def _last(self, share: float) -> np.ndarray:
+        """Equal weights of the last steps, which sum to one."""
+        tail = max(1, round(share * self.steps))
+        return np.where(np.arange(self.steps) >= self.steps - tail, 1 / tail, 0.0)

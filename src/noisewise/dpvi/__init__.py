@@ -13,6 +13,7 @@ from noisewise.dpvi.natural import AlignedNatural, Natural
 from noisewise.dpvi.rule import Constants, GradientRule, Point
 from noisewise.dpvi.settings import Settings
 from noisewise.dpvi.trace import (
+    WIDE,
     BlockSums,
     FullTrace,
     Trace,

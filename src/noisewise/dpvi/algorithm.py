@@ -10,11 +10,11 @@ from jax import Array
 from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpvi.rule import Constants, GradientRule, Point
-from noisewise.dpvi.trace import BlockSums, FullTrace, add_step, empty_block
+from noisewise.dpvi.trace import WIDE, BlockSums, FullTrace, add_step, empty_block
 from noisewise.engine import Step
 from noisewise.mechanism import Grid
 
-BLOCKS = 100
+BLOCKS, _BLOCKS_OF_WIDE = 100, 20
 
 
 class DpviNumbers(NamedTuple):
@@ -64,8 +64,12 @@ class Dpvi:
     """An optax transformation; None is plain gradient descent with ``DpviNumbers.step_size``."""
     keep_steps: bool = False
 
-    blocks = BLOCKS
     draws_public_numbers = True
+
+    @property
+    def blocks(self) -> int:
+        """A hundred; fewer where each of them takes two large matrices."""
+        return BLOCKS if self.matrix <= WIDE else _BLOCKS_OF_WIDE
 
     @property
     def released(self) -> int:

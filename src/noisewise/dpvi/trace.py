@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from noisewise.engine import Finished
+from noisewise.engine import Finished, Run
+
+WIDE = 200
+"""More coordinates than these have matrices that are held few at a time."""
 
 
 class BlockSums(NamedTuple):
@@ -70,10 +73,7 @@ class TraceStatistics(NamedTuple):
         """The same, with the matrices' diagonals only."""
         if not self.full:
             return self
-        return self._replace(
-            spread=np.diagonal(self.spread, axis1=-2, axis2=-1),
-            cross=np.diagonal(self.cross, axis1=-2, axis2=-1),
-        )
+        return self._replace(spread=_diagonals(self.spread), cross=_diagonals(self.cross))
 
 
 class FullTrace(NamedTuple):
@@ -120,8 +120,8 @@ def add_step(sums: BlockSums, parameters: Array, gradient: Array, matrix: int) -
     )
 
 
-def _product(left: np.ndarray, right: np.ndarray, full: bool) -> np.ndarray:
-    return left[..., :, None] * right[..., None, :] if full else left * right
+def _diagonals(matrices: np.ndarray) -> np.ndarray:
+    return np.diagonal(matrices, axis1=-2, axis2=-1)
 
 
 def merge(sums: BlockSums) -> TraceStatistics:
@@ -129,31 +129,38 @@ def merge(sums: BlockSums) -> TraceStatistics:
 
     Any leading axes (many fits at once) are kept.
     """
-    wide = BlockSums(*(np.asarray(part, np.float64) for part in sums))
-    full = wide.shift_shift.ndim == wide.shift.ndim + 1
+    full = sums.shift_shift.ndim == sums.shift.ndim + 1
+    # Matrices are large: of these, sums over blocks are all that is made.
+    axis = -3 if full else -2
+    shift_shift = np.asarray(sums.shift_shift).sum(axis, dtype=np.float64)
+    gradient_shift = np.asarray(sums.gradient_shift).sum(axis, dtype=np.float64)
+    light = sums._replace(shift_shift=0.0, gradient_shift=0.0)
+    wide = BlockSums(*(np.asarray(part, np.float64) for part in light))
     each = wide.count[..., None]
     total = each.sum(-2)
-    square = (lambda weight: weight[..., None]) if full else (lambda weight: weight)
+
+    def products(left: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return (left * weight).mT @ right if full else (left * weight * right).sum(-2)
+
     block_parameters = wide.start + wide.shift / each
     block_gradient = wide.gradient / each
     parameters = (block_parameters * each).sum(-2) / total
     gradient = wide.gradient.sum(-2) / total
     # Within blocks, then between blocks.
-    spread = wide.shift_shift - _product(wide.shift, wide.shift, full) / square(each)
-    cross = wide.gradient_shift - _product(wide.gradient, wide.shift, full) / square(each)
+    spread = shift_shift - products(wide.shift, wide.shift, 1 / each)
+    cross = gradient_shift - products(wide.gradient, wide.shift, 1 / each)
     power = wide.gradient_gradient - wide.gradient**2 / each
     off_parameters = block_parameters - parameters[..., None, :]
     off_gradient = block_gradient - gradient[..., None, :]
-    spread = spread + square(each) * _product(off_parameters, off_parameters, full)
-    cross = cross + square(each) * _product(off_gradient, off_parameters, full)
+    spread = spread + products(off_parameters, off_parameters, each)
+    cross = cross + products(off_gradient, off_parameters, each)
     power = power + each * off_gradient**2
-    axis = -3 if full else -2
     return TraceStatistics(
         steps=total[..., 0],
         parameters=parameters,
         gradient=gradient,
-        spread=spread.sum(axis),
-        cross=cross.sum(axis),
+        spread=spread,
+        cross=cross,
         power=power.sum(-2),
     )
 
@@ -203,6 +210,16 @@ class Trace:
         full = None if self.full is None else FullTrace(*(part[one] for part in self.full))
         return Trace(blocks, self.last[one], full, self.variability)
 
+    def diagonal(self) -> Trace:
+        """The same, with the matrices' diagonals only."""
+        sums = self.blocks
+        if sums.shift_shift.ndim == sums.shift.ndim:
+            return self
+        blocks = sums._replace(
+            shift_shift=_diagonals(sums.shift_shift), gradient_shift=_diagonals(sums.gradient_shift)
+        )
+        return replace(self, blocks=blocks)
+
     def statistics(self, burn_in: int) -> TraceStatistics:
         """Sufficient statistics without the first ``burn_in`` blocks."""
         # The axis of blocks comes right after any leading axes of fits.
@@ -216,25 +233,27 @@ class Trace:
         return np.asarray(self.blocks.start, float) + np.asarray(self.blocks.shift, float) / each
 
 
-def trace_of(finished: Finished, blocks: int) -> Trace:
-    """The trace of a secure run: its chunks' sums joined to at most ``blocks`` blocks.
+def trace_of(finished: Finished, run: Run) -> Trace:
+    """The trace of a secure run: its chunks' sums joined to the algorithm's number of blocks.
 
     Args:
         finished: What `run_secure` ended with.
-        blocks: How many, at most.
+        run: What was run.
     """
-    group = max(1, math.ceil(len(finished.records) / blocks))
+    group = max(1, math.ceil(len(finished.records) / run.algorithm.blocks))
     last = np.asarray(finished.state.parameters)
     return Trace(_join(finished.records, group), last, finished.kept)
 
 
 def _join(sums: Sequence[BlockSums], group: int) -> BlockSums:
     """Chunks' sums put together ``group`` at a time."""
-    wide = [BlockSums(*(np.asarray(part, np.float64) for part in one)) for one in sums]
     joined = []
-    for first in range(0, len(wide), group):
-        base = wide[first]
-        for other in wide[first + 1 : first + group]:
+    for first in range(0, len(sums), group):
+        base, *others = (
+            BlockSums(*(np.asarray(part, np.float64) for part in one))
+            for one in sums[first : first + group]
+        )
+        for other in others:
             base = _add(base, other)
         joined.append(base)
     return BlockSums(*(np.stack(parts) for parts in zip(*joined, strict=True)))

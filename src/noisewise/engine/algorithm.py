@@ -7,10 +7,12 @@ released. So every algorithm is private for one reason, and that reason is in `e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -119,7 +121,7 @@ jax.tree_util.register_dataclass(
     meta_fields=["algorithm", "passes", "sampling_rate"],
 )
 
-_PASS_FLOATS = 2**26
+_PASS_FLOATS = 2**22
 
 
 class ReleaseNumbers(NamedTuple):
@@ -133,15 +135,62 @@ class ReleaseNumbers(NamedTuple):
 def release_numbers(algorithm: Any, mechanism: Mechanism, public_count: int) -> ReleaseNumbers:
     """How the mechanism's sums of this algorithm are computed: from public numbers alone.
 
-    Passes are as long as 256 MiB allow, so that no shape of compiled code follows the true number
-    of records.
+    Passes are as long as 16 MiB allow, so that no shape of compiled code follows the true number
+    of records, and that there are several for devices to share where a step is large.
 
     Args:
         algorithm: Whose contributions are summed.
         mechanism: Calibrated.
         public_count: The number of rows as everybody may know it.
     """
-    most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
     grid = mechanism.grid(algorithm.released, public_count)
-    passes = usual_passes(public_count, mechanism.sampling_rate, most)
+    passes = public_passes(algorithm, mechanism.sampling_rate, public_count)
     return ReleaseNumbers(passes, grid, mechanism.noise_scale(grid, algorithm.released))
+
+
+def public_passes(
+    algorithm: Any, sampling_rate: float, public_count: int, count_noise: float = 0.0
+) -> Passes:
+    """How batches are walked: with room for as many records as there may be, given what is public.
+
+    Args:
+        algorithm: Whose contributions are summed.
+        sampling_rate: Of the Poisson batches.
+        public_count: The number of rows as everybody may know it.
+        count_noise: Standard deviation of its own noise, if it has any: without room for that, the
+            number of passes would tell on which side of it the true number lies.
+    """
+    most = max(1, _PASS_FLOATS // max(1, algorithm.pass_floats))
+    return usual_passes(public_count, sampling_rate, most, count_noise)
+
+
+def run_leaves(runs: Sequence[Run]) -> list[Any]:
+    """All numbers of these runs, in one order.
+
+    Args:
+        runs: Ready to run.
+    """
+    return jax.tree.leaves([(run.numbers, run.schedule, run.start) for run in runs])
+
+
+def with_leaves(runs: Sequence[Run], leaves: Sequence[np.ndarray]) -> list[Run]:
+    """The runs with other numbers of the same shapes.
+
+    Args:
+        runs: Ready to run.
+        leaves: As `run_leaves` has them.
+    """
+    own, structure = jax.tree.flatten([(run.numbers, run.schedule, run.start) for run in runs])
+    pairs = zip(own, leaves, strict=True)
+    parts = jax.tree.unflatten(structure, [_like(old, new) for old, new in pairs])
+    return [
+        replace(run, numbers=numbers, schedule=schedule, start=start)
+        for run, (numbers, schedule, start) in zip(runs, parts, strict=True)
+    ]
+
+
+def _like(old: Any, new: np.ndarray) -> Any:
+    """The number or array as the run had it, on the device where it was there."""
+    if isinstance(old, jax.Array):
+        return jnp.asarray(new)
+    return new if isinstance(old, np.ndarray) else new.item()

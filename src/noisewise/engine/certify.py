@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from noisewise._hosts import Hosts, refuse_unshared
 from noisewise._validate import NoisewiseError
 from noisewise.data import ONE_ROW, PublicSample, Table
 from noisewise.mechanism import Budget, Certificate, Release, issue
@@ -73,7 +74,11 @@ def public_count(
     release = count_release(budget)
     bought = {} if bought is None else bought
     if release.what not in bought:
-        bought[release.what] = np.array(noisy_count(true_count, release, insecure_seed))
+        share = table.rows.share
+        refuse_unshared(share)
+        hosts = Hosts() if share is None else Hosts.joined()
+        found = hosts.number_of_first(lambda: noisy_count(true_count, release, insecure_seed))
+        bought[release.what] = np.array(found)
     return PublicCount(int(bought[release.what]), NOISED_COUNT, (release,))
 
 

@@ -20,7 +20,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +29,9 @@ import numpy as np
 
 from noisewise._files import check_writable, read_arrays, whole_file, whole_folder
 from noisewise._validate import NoisewiseError
-from noisewise.engine.algorithm import Run
+from noisewise.engine.algorithm import Run, run_leaves, with_leaves
 
-_FORMAT = "noisewise-checkpoint 1"
+_FORMAT = "noisewise-checkpoint 2"
 _ABOUT, _DIGEST = "about", "digest"
 PARTS = 25
 """In which a phase is written down, at most: a kill costs a twenty-fifth of it. By number, not by
@@ -66,12 +65,15 @@ class Checkpoint:
         self.bought: dict[str, np.ndarray] = {}
         """Sums that were bought before the steps, by the names of their releases."""
         self._request = {name: _plain(value) for name, value in request.items()}
-        self._token = secrets.token_hex(16)
+        self._tokens: tuple[str, ...] = (secrets.token_hex(16),)
         self._settled: _Part | None = None
         self._parts: list[_Part] = []
         self._digest = ""
         self._waiting: list[tuple[int, Any]] = []
         self._held: int | None = None
+        self._open(resume)
+
+    def _open(self, resume: bool) -> None:
         if resume:
             self._hold()
             try:
@@ -88,9 +90,10 @@ class Checkpoint:
             check_writable(self.folder, folder=True)
 
     @property
-    def token(self) -> str:
-        """A random name of the fit: by it a ledger knows the fit again."""
-        return self._token
+    def tokens(self) -> tuple[str, ...]:
+        """Random names, one from each time that it was begun or gone on with, the last one first:
+        by them a ledger knows the fit again, and tells it from copies of this folder."""
+        return self._tokens
 
     @property
     def steps_done(self) -> int:
@@ -129,9 +132,12 @@ class Checkpoint:
     def begin(self) -> None:
         """Write down what was requested, before anything is spent; or that a fit goes on."""
         if self._parts:
-            self._add({"kind": "resumed", "after": self.steps_done})
+            token = secrets.token_hex(16)
+            self._add({"kind": "resumed", "after": self.steps_done, "token": token})
+            self._tokens = (token, *self._tokens)
             return
-        head = {"kind": "fit", "format": _FORMAT, "token": self._token, "request": self._request}
+        (token,) = self._tokens
+        head = {"kind": "fit", "format": _FORMAT, "token": token, "request": self._request}
         self._add(head)
         self._hold()
 
@@ -143,7 +149,7 @@ class Checkpoint:
             about: Settings and releases, as plain data.
             runs: All phases, ready to run.
         """
-        leaves, structure = jax.tree.flatten([(r.numbers, r.schedule, r.start) for r in runs])
+        leaves = run_leaves(runs)
         steps = [run.steps for run in runs]
         walks = _plain([[*run.passes, run.sampling_rate] for run in runs])
         if self._settled is None:
@@ -159,13 +165,7 @@ class Checkpoint:
                 f"{self.folder} cannot be gone on with: from what was bought, this version of "
                 "noisewise or of JAX, or another table, makes another fit; use what it began with"
             )
-        pairs = zip(leaves, found, strict=True)
-        parts = jax.tree.unflatten(structure, [_like(old, new) for old, new in pairs])
-        restored = [
-            replace(run, numbers=numbers, schedule=schedule, start=start)
-            for run, (numbers, schedule, start) in zip(runs, parts, strict=True)
-        ]
-        return Settled(kept, restored)
+        return Settled(kept, with_leaves(runs, found))
 
     def keep_bought(self, name: str) -> None:
         """Write down a sum that was bought after the steps, before anybody sees it.
@@ -288,6 +288,10 @@ class Checkpoint:
             )
         for left in self.folder.glob(".part-*"):  # by a process that was killed while it wrote
             left.unlink(missing_ok=True)
+        self._remember()
+
+    def _remember(self) -> None:
+        """What the parts say, if they are of the fit that is to go on."""
         self._recognise(self._parts[0].about)
         for part in self._kind("settled"):
             self._settled = part
@@ -302,7 +306,9 @@ class Checkpoint:
                 f"{self.folder} is a checkpoint of the format {head['format']}, this noisewise "
                 f"reads {_FORMAT}: go on with the version that wrote it"
             )
-        self._token, found = head["token"], head["request"]
+        stops = [part.about for part in self._kind("resumed")]
+        self._tokens = tuple(about["token"] for about in (*stops[::-1], head))
+        found = head["request"]
         others = [n for n in {**self._request, **found} if self._request.get(n) != found.get(n)]
         if others:
             raise NoisewiseError(
@@ -354,10 +360,3 @@ def _numbered(name: str, leaves: Sequence[Any]) -> dict[str, np.ndarray]:
 
 def _leaves(name: str, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
     return [arrays[found] for found in sorted(arrays) if found.startswith(f"{name}/")]
-
-
-def _like(old: Any, new: np.ndarray) -> Any:
-    """The number or array as the run had it, on the device where it was there."""
-    if isinstance(old, jax.Array):
-        return jnp.asarray(new)
-    return new if isinstance(old, np.ndarray) else new.item()

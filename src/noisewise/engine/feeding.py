@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from noisewise.data import PrivateRows, Rows, StoredRows
 from noisewise.engine.algorithm import Run
@@ -35,10 +34,12 @@ class Part(NamedTuple):
     chunk: Chunk
     steps: slice
     """Which of the chunk's steps."""
+    passes: Passes
+    """How their batches are walked."""
 
 
-Feed = Callable[[Chunk, Passes], Iterator[Part]]
-"""From a chunk of draws, and how its batches are walked, to its parts in their order."""
+Feed = Callable[[Chunk], Iterator[Part]]
+"""From a chunk of draws to its parts in their order."""
 
 
 @contextmanager
@@ -52,51 +53,86 @@ def feeding(rows: PrivateRows, run: Run, room: int) -> Iterator[Feed]:
     """
     if not isinstance(rows, StoredRows):
         whole = rows.unsafe_columns()
-        columns = {name: _gatherable(column, room) for name, column in whole.items()}
-        yield lambda chunk, passes: iter([Part(columns, chunk, slice(len(chunk.size)))])
+        columns = {name: jnp.asarray(held_in(column, room)) for name, column in whole.items()}
+
+        def at_once(chunk: Chunk) -> Iterator[Part]:
+            yield Part(columns, chunk, slice(len(chunk.size)), _enough(run, chunk))
+
+        yield at_once
         return
+    with prepared(rows, run) as ready:
+        record_bytes = ready.record_bytes()
+
+        def gathered(chunk: Chunk) -> Iterator[Part]:
+            read = partial(_part, ready, run.passes, chunk, _enough(run, chunk))
+            fitting = ready.memory // _SHARE // (run.passes.room * record_bytes)
+            return read_ahead(read, len(chunk.size), fitting)
+
+        yield gathered
+
+
+@contextmanager
+def prepared(rows: StoredRows, run: Run) -> Iterator[StoredRows]:
+    """Rows on disk with their changes made, where that pays.
+
+    Args:
+        rows: The records.
+        run: That draws them.
+    """
     with ExitStack() as stack:
         if run.steps * run.sampling_rate > _PREPARED_FROM:
             rows = stack.enter_context(rows.unsafe_prepared())
-        yield partial(_gathered, rows, run.passes, rows.record_bytes())
+        yield rows
 
 
-def _gatherable(column: Any, room: int) -> Array:
-    """The column on the device, with room for a public number of records: those that are not there
-    are never drawn. (From an axis of length one XLA does not gather, so that the program, and the
-    low bits of its results, would be other ones; no room is as small.)"""
+def _enough(run: Run, chunk: Chunk) -> Passes:
+    return run.passes.enough_for(int(chunk.size.max()))
+
+
+def held_in(column: Any, room: int) -> np.ndarray:
+    """The column with room for a public number of records: those that are not there are never
+    drawn. (From an axis of length one XLA does not gather, so that the program, and the low bits of
+    its results, would be other ones; no room is as small.)
+
+    Args:
+        column: Records first.
+        room: For how many; twice that, and again, where there are more.
+    """
     while room < len(column):
         room *= 2
     own = np.asarray(column)
     held = np.zeros((room, *own.shape[1:]), own.dtype)
     held[: len(own)] = own
-    return jnp.asarray(held)
+    return held
 
 
-def _gathered(
-    rows: StoredRows, usual: Passes, record_bytes: int, chunk: Chunk, passes: Passes
-) -> Iterator[Part]:
+def read_ahead(read: Callable[[slice], Part], steps: int, fitting: int) -> Iterator[Part]:
     """Parts of as many steps as memory allows, the next one read ahead. By public numbers alone,
     as they are shapes of compiled code; and of two steps at least where the chunk has them, as a
-    loop of one would be dissolved into the program around it, and round otherwise."""
-    steps = len(chunk.size)
-    fitting = max(1, rows.memory // _SHARE // (usual.room * record_bytes))
-    number = max(1, min(math.ceil(steps / fitting), steps // 2))
+    loop of one would be dissolved into the program around it, and round otherwise.
+
+    Args:
+        read: Some steps' part.
+        steps: Of the chunk.
+        fitting: For how many memory has room.
+    """
+    number = max(1, min(math.ceil(steps / max(1, fitting)), steps // 2))
     spans = [slice(some[0], some[-1] + 1) for some in np.array_split(np.arange(steps), number)]
     with ThreadPoolExecutor(max_workers=1) as reader:
-        ahead = reader.submit(_part, rows, usual, chunk, passes, spans[0])
+        ahead = reader.submit(read, spans[0])
         for following in [*spans[1:], None]:
             part = ahead.result()
             if following is not None:
-                ahead = reader.submit(_part, rows, usual, chunk, passes, following)
+                ahead = reader.submit(read, following)
             yield part
 
 
 def _part(rows: StoredRows, usual: Passes, chunk: Chunk, passes: Passes, span: slice) -> Part:
+    """The rows that these steps drew, batch after batch."""
     offset, size = chunk.offset[span], chunk.size[span]
     batches = [chunk.indices[a : a + n] for a, n in zip(offset, size, strict=True)]
     whole = usual.room * len(size)
     room = whole * max(1, math.ceil(int(size.sum()) / whole)) + passes.room
     numbers = np.arange(room, dtype=np.int32)
     here = Chunk(numbers, offset - offset[0], size, chunk.noise[span])
-    return Part(rows.unsafe_taken(batches, room), here, span)
+    return Part(rows.unsafe_taken(batches, room), here, span, passes)

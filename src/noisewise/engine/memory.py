@@ -13,7 +13,9 @@ _COPIES = 3
 """Of the encoded rows: as encoded, prepared, and on the device; measured peaks lie below."""
 _STREAM = 2**25 * 14
 """Of a fit's randomness, which is drawn some chunks ahead."""
-_BLOCKS, _MATRIX = 100, 200
+_BLOCKS, _WIDE = 100, 200
+_MATRICES, _LARGEST = 300, 1000
+"""Of many coordinates: so many matrices at most, and none beyond a thousand coordinates."""
 _GIB = 2**30
 
 
@@ -32,7 +34,7 @@ def refuse_if_too_large(
     """
     parts = {
         "rows": 4 * count * width * _COPIES,
-        "coordinates": 8 * dim * (_BLOCKS * min(dim, _MATRIX) + 6 * dim),
+        "coordinates": 8 * dim * (dim * (6 + _matrices(dim)) + _BLOCKS),
         "draws": 32 * dim * draws,
         "steps": 64 * steps,
     }
@@ -44,6 +46,13 @@ def refuse_if_too_large(
             f"this fit takes about {needed / _GIB:.1f} GiB of memory and {left / _GIB:.1f} GiB are "
             f"left, most of it for its {largest}: use fewer, or a machine with more"
         )
+
+
+def _matrices(dim: int) -> int:
+    """How many a trace and its posterior take."""
+    if dim > _LARGEST:
+        return 0
+    return _BLOCKS if dim <= _WIDE else _MATRICES
 
 
 def available_memory() -> int | None:

@@ -15,6 +15,7 @@ from jax import Array
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows
 from noisewise.engine.checkpoints import Checkpoint
+from noisewise.engine.devices import Devices
 from noisewise.engine.run import Finished, Run, run_secure, run_simulated
 from noisewise.mechanism import Budget, Mechanism, Release, calibrate
 
@@ -46,6 +47,7 @@ def run_phases_secure(
     progress: Callable[[int], None] | None = None,
     checkpoint: Checkpoint | None = None,
     count_noise: float = 0.0,
+    devices: Devices | None = None,
 ) -> list[Finished]:
     """All phases on rows about people; see `run_secure`.
 
@@ -56,6 +58,7 @@ def run_phases_secure(
         progress: Called with the steps done, of all phases together.
         checkpoint: Where steps are written down; those that are there are not made again.
         count_noise: Standard deviation of the public count's own noise, if it has any.
+        devices: That share the rows; None where one does it all.
     """
     finished: list[Finished] = []
     done = 0
@@ -76,6 +79,7 @@ def run_phases_secure(
                 checkpoint=checkpoint,
                 phase=number,
                 count_noise=count_noise,
+                devices=devices,
             )
         )
         done += run.steps

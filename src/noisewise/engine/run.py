@@ -19,10 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh, PartitionSpec
 
+from noisewise._hosts import Hosts, reaching_others, refuse_unshared
 from noisewise.data import PrivateRows, Rows, record_count
-from noisewise.engine.algorithm import Run, Step
+from noisewise.engine.algorithm import Run, Step, public_passes
 from noisewise.engine.checkpoints import Checkpoint
+from noisewise.engine.devices import AXIS, Devices, on_hosts, with_numbers_on_hosts
 from noisewise.engine.feeding import feeding
 from noisewise.mechanism import Chunk, DeviceSource, Draws, SecureSource, noisy_sum, room_for
 
@@ -47,15 +50,23 @@ class Finished(NamedTuple):
 
 
 def _step(
-    run: Run, rows: Rows, state: Any, record: Any, schedule: Any, key: Any, draws: Draws
+    run: Run,
+    rows: Rows,
+    state: Any,
+    record: Any,
+    schedule: Any,
+    key: Any,
+    draws: Draws,
+    across: str | None = None,
 ) -> Step:
     """One private step: the only place where rows meet an algorithm."""
     algorithm, numbers = run.algorithm, run.numbers
+    summed = noisy_sum if across is None else partial(noisy_sum, across=across)
     # GPUs multiply in ten bits otherwise: little beside the noise, but it does not average out.
     with jax.default_matmul_precision("highest"):
         point = algorithm.point(numbers, state, schedule, key)
         contributions = partial(algorithm.contributions, numbers, point)
-        released = noisy_sum(contributions, rows, draws, numbers.grid, *run.passes)
+        released = summed(contributions, rows, draws, numbers.grid, *run.passes)
         found: Step = algorithm.update(numbers, state, record, point, schedule, released)
     return found
 
@@ -65,16 +76,45 @@ def _run_chunk(
     run: Run, rows: Rows, state: Any, record: Any, keys: Array, chunk: Chunk
 ) -> Finished:
     """Several steps with randomness from the host, on top of what is recorded of a block so far."""
+    return _steps(run, rows, state, record, keys, chunk)
 
+
+def _steps(
+    run: Run,
+    rows: Rows,
+    state: Any,
+    record: Any,
+    keys: Array,
+    chunk: Chunk,
+    across: str | None = None,
+) -> Finished:
     def one(carry: tuple[Any, Any], inputs: Any) -> tuple[tuple[Any, Any], Any]:
         schedule, key, offset, size, noise = inputs
         draws = Draws(chunk.indices, offset, size, noise)
-        found = _step(run, rows, *carry, schedule, key, draws)
+        found = _step(run, rows, *carry, schedule, key, draws, across)
         return (found.state, found.record), found.kept
 
     inputs = (run.schedule, keys, chunk.offset, chunk.size, chunk.noise)
     (state, record), kept = jax.lax.scan(one, (state, record), inputs)
     return Finished(state, record, kept)
+
+
+@partial(jax.jit, static_argnums=0)
+def _run_chunk_on(
+    mesh: Mesh, run: Run, rows: Rows, state: Any, record: Any, keys: Array, chunk: Chunk
+) -> Finished:
+    """`_run_chunk` on devices that hold shares: rows and chunk have a leading axis of devices, and
+    all else is alike on all."""
+
+    def own(run: Run, rows: Rows, state: Any, record: Any, keys: Array, chunk: Chunk) -> Finished:
+        rows, chunk = jax.tree.map(lambda column: column[0], (rows, chunk))
+        return _steps(run, rows, state, record, keys, chunk, AXIS)
+
+    share, alike = PartitionSpec(AXIS), PartitionSpec()
+    given = (alike, share, alike, alike, alike, share)
+    spread = jax.shard_map(own, mesh=mesh, in_specs=given, out_specs=alike, check_vma=False)
+    found: Finished = spread(run, rows, state, record, keys, chunk)
+    return found
 
 
 def run_secure(
@@ -86,6 +126,7 @@ def run_secure(
     checkpoint: Checkpoint | None = None,
     phase: int = 0,
     count_noise: float = 0.0,
+    devices: Devices | None = None,
 ) -> Finished:
     """One run on rows about people: cryptographic noise and sampling, streamed in chunks.
 
@@ -98,14 +139,25 @@ def run_secure(
             that keeps every step, sums alone are.
         phase: Its number, among a fit's runs.
         count_noise: Standard deviation of the public count's own noise, if it has any.
+        devices: That share the rows; None where one does it all.
     """
-    numbers, true_count = run.numbers, rows.true_count
+    numbers, seeded = run.numbers, insecure_seed is not None
+    refuse_unshared(rows.share)
+    hosts = Hosts() if devices is None else devices.hosts
+    public_count = int(numbers.public_count)
+    if count_noise:
+        wide = public_passes(run.algorithm, run.sampling_rate, public_count, count_noise)
+        run = replace(run, passes=wide)
     scale = np.asarray(numbers.noise_scale, float)
-    source = SecureSource(true_count, run.sampling_rate, scale, run.passes, insecure_seed)
+    drawn_from = rows.true_count if seeded else rows.own_count
+    own_scale = scale if hosts.is_first else 0 * scale
+    source = SecureSource(drawn_from, run.sampling_rate, own_scale, run.passes, insecure_seed)
     state = run.algorithm.init(numbers, run.start)
     pieces = _pieces(run)
     # What an algorithm draws for itself is public: it needs freshness, not secrecy.
-    seed = secrets.randbits(32) if insecure_seed is None else insecure_seed
+    seed = insecure_seed
+    if seed is None:
+        seed = hosts.number_of_first(lambda: secrets.randbits(32))
     keys = jax.random.split(jax.random.PRNGKey(seed), len(pieces))
     records: list[Any] = []
     kept: list[Any] = []
@@ -113,18 +165,24 @@ def run_secure(
         state, records = checkpoint.found(phase, state, run.algorithm.empty_record(state))
     first = len(records)
     done, left = sum(pieces[:first]), range(first, len(pieces))
-    room = room_for(int(numbers.public_count), count_noise)
-    with feeding(rows, run, room) as feed:
+    ran: Callable[..., Finished] = _run_chunk
+    if devices is None:
+        feeds = feeding(rows, run, room_for(public_count, count_noise))
+    else:
+        feeds = devices.feeding(rows, run, count_noise, whole_batches=seeded)
+        run, ran = with_numbers_on_hosts(run), partial(_run_chunk_on, devices.mesh)
+    with feeds as feed, reaching_others():
         for number, chunk in zip(left, _stream(source, pieces, first), strict=True):
             length, record = pieces[number], run.algorithm.empty_record(state)
-            passes = run.passes.enough_for(int(chunk.size.max()))
             some = jax.tree.map(lambda column: column[done : done + length], run.schedule)  # noqa: B023
             own = jax.random.split(keys[number], length)
-            for part in feed(chunk, passes):
+            for part in feed(chunk):
                 schedule = jax.tree.map(lambda column: column[part.steps], some)  # noqa: B023
-                here = replace(run, schedule=schedule, passes=passes)
+                here = replace(run, schedule=schedule, passes=part.passes)
                 keys_here = own[part.steps]
-                found = _run_chunk(here, part.rows, state, record, keys_here, part.chunk)
+                if devices is not None:
+                    state, record, keys_here = on_hosts((state, record, keys_here))
+                found = ran(here, part.rows, state, record, keys_here, part.chunk)
                 # One part at a time: what waits for the device would hold its rows in memory.
                 state, record = jax.block_until_ready((found.state, found.records))
                 kept.append(jax.device_get(found.kept))
@@ -137,6 +195,8 @@ def run_secure(
     every = None
     if kept and kept[0] is not None:
         every = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
+    if devices is not None:
+        state = jax.tree.map(jnp.asarray, on_hosts(state))
     return Finished(state, records, every, tuple(np.cumsum(pieces).tolist()))
 
 

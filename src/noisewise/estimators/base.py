@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from noisewise._validate import fraction
+from noisewise._validate import NoisewiseError, fraction
 from noisewise.data import Column, Schema, Table
 from noisewise.data.errors import DataError
 from noisewise.estimators.declaring import (
@@ -23,9 +23,9 @@ from noisewise.estimators.declaring import (
     groups_of,
     in_original_units,
 )
-from noisewise.estimators.pipelines import fitted_steps
+from noisewise.estimators.pipelines import choosing_search, fitted_steps
 from noisewise.fitting import fit
-from noisewise.mechanism import Budget
+from noisewise.mechanism import Budget, Ledger
 from noisewise.models import Glm, glm_for
 from noisewise.posterior import Status
 from noisewise.result import Result
@@ -132,6 +132,15 @@ class PrivateEstimator(BaseEstimator):
         # Constant features pass: that one is constant is not public, and scikit-learn's users
         # expect a fit on whatever columns the steps before in a pipeline leave.
         table = Table(data | {target.name: y}, schema, clamp=self.clamp, allow_constant=True)
+        steps = fitted_steps(self)
+        if steps:
+            why = f"{', '.join(steps)} before it learned from the same rows without noise"
+            not_private_because += (why,)
+        self._refuse_what_no_ledger_accounts_for(not_private_because)
+        search = choosing_search()
+        if search is not None:
+            chose = f"{search} chose its parameters by scores of the same rows without noise"
+            not_private_because += (chose,)
         before = self._fits_before()
         result = fit(
             model(schema),
@@ -144,12 +153,10 @@ class PrivateEstimator(BaseEstimator):
             **options,
         )
         self._family.fits += self.ledger is None
-        steps = fitted_steps(self)
-        if steps:
-            why = f"{', '.join(steps)} before it learned from the same rows without noise"
-            not_private_because += (why,)
+        for reason in not_private_because:
             warnings.warn(
-                f"this fit is NOT PRIVATE: {why}; declare bounds and categories instead",
+                f"this fit is NOT PRIVATE: {reason}; declare bounds, categories and classes, and "
+                "choose by noisewise.plan, which reads no row",
                 stacklevel=4,
             )
         certificate = replace(
@@ -164,6 +171,16 @@ class PrivateEstimator(BaseEstimator):
         if result.status is not Status.OK:
             warnings.warn(result.status.words, ConvergenceWarning, stacklevel=4)
         return self.result_
+
+    def _refuse_what_no_ledger_accounts_for(self, reasons: tuple[str, ...]) -> None:
+        """A ledger says what all releases cost together, and these have no cost that it could add
+        up; as with a known seed, only a rehearsal takes them."""
+        if self.ledger is None or not reasons or Ledger.of(self.ledger).account().rehearsal:
+            return
+        raise NoisewiseError(
+            f"the fit would not be private ({'; '.join(reasons)}), which no ledger can account "
+            "for: declare bounds, categories and classes instead, or leave ledger out"
+        )
 
     def _fits_before(self) -> dict[str, str]:
         """What the certificate says of earlier fits that no ledger has, and a warning before the

@@ -1,4 +1,5 @@
-"""Steps before an estimator that were fitted to the same rows: nobody has paid for those."""
+"""What scikit-learn does around a fit to the same rows, and nobody has paid for: steps before the
+estimator that learn from them, and searches that choose by their scores."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 
@@ -30,6 +32,20 @@ def fitted_steps(estimator: Any) -> list[str]:
             inner = outer
         frame = frame.f_back  # type: ignore[assignment]
     return list(dict.fromkeys(found))
+
+
+def choosing_search() -> str | None:
+    """The class of a search that fits with what it has just chosen by scores, of several; None
+    where there is none. Fits to its folds, before it chooses, are like any other."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        outer = frame.f_locals.get("self")
+        if isinstance(outer, BaseSearchCV) and hasattr(outer, "best_index_"):
+            tried = frame.f_locals.get("results", {}).get("params")
+            if tried is None or len(tried) > 1:
+                return type(outer).__name__
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def _regressor_of(outer: TransformedTargetRegressor) -> Any:

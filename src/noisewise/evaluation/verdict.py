@@ -52,8 +52,8 @@ def judge(
         scores: Of all coordinates.
         shares: Of `tarp_shares`.
         labels: The coordinates' names.
-        baseline: Sds that one optimal release would allow: an error beyond 1.3 of them is said as
-            well, but wide intervals can be right.
+        baseline: Sds that one optimal release would allow: an error beyond 1.3 of them, and beyond
+            what chance makes of so many fits, is said as well; such intervals can be right.
     """
     shares, labels = np.asarray(shares, float), tuple(map(str, labels))
     _check(scores, shares, labels, baseline)
@@ -64,7 +64,7 @@ def judge(
     failures = [f"{scores.failed} of {scores.fits} fits failed"] if scores.failed else []
     lines = [f"{finding.what} in {labels[finding.where]}" for finding in found]
     sharpness = [
-        f"{'' if finding.where in suspects else 'calibrated but needlessly wide: '}"
+        f"{'' if finding.where in suspects else 'calibrated but not sharp: '}"
         f"{finding.what} in {labels[finding.where]}"
         for finding in blunt
     ]
@@ -109,8 +109,9 @@ def _sigmas(scores: Scores) -> float:
 
 
 def _needless(scores: Scores, baseline: np.ndarray) -> Iterator[_Finding]:
+    chance = _sigmas(scores) / np.sqrt(2 * max(scores.good, 1))
     for where, times in enumerate(scores.error / baseline):
-        if times > _NEEDLESS:
+        if times > max(_NEEDLESS, 1 + chance):
             what = f"error {times:.1f} times what one optimal release allows"
             yield _Finding(times, what, where)
 
@@ -131,7 +132,7 @@ def _words(headlines: list[str], failures: list[str], wide: list[str], good: int
     if not headlines:
         words = f"intervals are right to within what {good} simulations can show"
         if wide:
-            words += f", but needlessly wide in coordinate {wide[0]}" + _and_more(wide)
+            words += f", but not sharp in coordinate {wide[0]}" + _and_more(wide)
         return "; but ".join([words, *failures])
     return "; ".join([headlines[0] + _and_more(headlines, " finding"), *failures])
 

@@ -10,7 +10,6 @@ import numpy as np
 from noisewise._validate import NoisewiseError
 from noisewise.dpsep import (
     SepDesign,
-    SepRegression,
     SepSettings,
     assemble_phases,
     finish,
@@ -22,7 +21,7 @@ from noisewise.engine import Finished, PublicCount, run_phases_secure
 from noisewise.fitting.method import Job, Prepared, Reading, nominal_count
 from noisewise.mechanism import Release, count_cost
 from noisewise.planning import Plan
-from noisewise.posterior import SepTrace, read_sep, sep_status
+from noisewise.posterior import SepTrace, read_regression, sep_status
 
 _SOURCE = "rules of the model, the declared bounds and simulated rows"
 
@@ -66,7 +65,7 @@ class DpSep:
             settings=design.phases[-1].settings,
             source=source,
             count=count,
-            details=design.regression,
+            details=design,
         )
 
     def run(self, job: Job, prepared: Prepared) -> Sequence[Finished]:
@@ -76,11 +75,11 @@ class DpSep:
     def posterior(
         self, job: Job, prepared: Prepared, finished: Sequence[Finished], rng: np.random.Generator
     ) -> Reading:
-        """Draws with the known spread of the mean added."""
-        regression, runs = prepared.details, prepared.runs
-        assert isinstance(regression, SepRegression)
-        site, fit = runs[-1].algorithm.site, finish(runs, finished)
-        read = read_sep(site, fit, prepared.public_count, job.draws, rng)
+        """Draws given the mean site that was released, against simulated records."""
+        design, runs = prepared.details, prepared.runs
+        assert isinstance(design, SepDesign)
+        regression, fit = design.regression, finish(runs, finished)
+        read = read_regression(runs[-1], fit, design.covariates, job.draws, rng)
         trace = sep_trace(finished[-1])
         return Reading(
             draws=regression.latents(*read.aware),
@@ -124,6 +123,7 @@ def run_sep(job: Job, prepared: Prepared, total: int) -> Sequence[Finished]:
         progress=on_step,
         checkpoint=job.checkpoint,
         count_noise=prepared.count.noise_sd,
+        devices=job.devices,
     )
 
 

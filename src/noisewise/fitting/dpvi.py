@@ -10,6 +10,7 @@ from functools import partial
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise._programs import not_kept
 from noisewise._validate import NoisewiseError, shown
 from noisewise.covariates import (
     KnownCovariates,
@@ -20,7 +21,6 @@ from noisewise.covariates import (
 )
 from noisewise.data import unit_weight
 from noisewise.dpvi import (
-    BLOCKS,
     Settings,
     assemble,
     prepared_rows,
@@ -89,7 +89,8 @@ class Dpvi:
         if settings is not None or job.bound.capabilities.unique_optimum:
             check_method(self.chosen_posterior, settings, target.dim)
         if not job.bound.capabilities.closed_form_gradients:
-            self._rehearse_run(job)
+            with not_kept():
+                self._rehearse_run(job)
 
     def _rehearse_run(self, job: Job) -> None:
         """The fit as it would be if covariates were as declared; a fit that buys their shape makes
@@ -171,17 +172,19 @@ class Dpvi:
             progress=on_step,
             checkpoint=job.checkpoint,
             count_noise=prepared.count.noise_sd,
+            devices=job.devices,
         )
         if not after:
             return [descent]
         seed = None if job.insecure_seed is None else job.insecure_seed ^ 1  # noise of its own
         products = run_secure(
-            after[0].starting_at(settled_mean(trace_of(descent, BLOCKS).blocks)),
+            after[0].starting_at(settled_mean(trace_of(descent, run).blocks)),
             prepared.rows,
             insecure_seed=seed,
             checkpoint=job.checkpoint,
             phase=1,
             count_noise=prepared.count.noise_sd,
+            devices=job.devices,
         )
         return [descent, products]
 
@@ -191,7 +194,7 @@ class Dpvi:
         """The trace, read by the chosen posterior."""
         (run, *after), settings = prepared.runs, prepared.settings
         assert isinstance(settings, Settings)
-        trace = trace_of(finished[0], BLOCKS)
+        trace = trace_of(finished[0], run)
         if after:
             found = variability_of(after[0], finished[1].state.total)
             trace = replace(trace, variability=found)

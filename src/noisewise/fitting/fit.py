@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise._hosts import Hosts
 from noisewise._validate import (
     LARGEST_SEED,
     NoisewiseError,
@@ -19,14 +22,15 @@ from noisewise._validate import (
 )
 from noisewise.data import PublicSample, Table
 from noisewise.dpvi import Settings
-from noisewise.engine import certify, public_count, refuse_another_count
+from noisewise.engine import Devices, certify, public_count, refuse_another_count
 from noisewise.engine.memory import refuse_if_too_large
 from noisewise.fitting.dpsep import DpSep
 from noisewise.fitting.dpvi import Dpvi
 from noisewise.fitting.method import Job, Method, Prepared, Reading, nominal_count
 from noisewise.fitting.network import NetworkSep
-from noisewise.fitting.resuming import begin, open_checkpoint, settle
+from noisewise.fitting.resuming import begin, open_checkpoint, request_of, settle
 from noisewise.mechanism import Budget, Ledger, refuse_double_precision
+from noisewise.mechanism.certificate import software_versions
 from noisewise.models import Priors, TargetNames, bind_model
 from noisewise.planning import Plan
 from noisewise.planning.first_guess import STEPS
@@ -55,6 +59,7 @@ def fit(
     ledger: Ledger | str | Path | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
+    devices: int | str | None = None,
 ) -> Result:
     """Fit a NumPyro model under differential privacy.
 
@@ -102,12 +107,18 @@ def fit(
         checkpoint: A folder where what was released is written down as the steps go on, so that a
             fit that was killed can go on. It stays until you delete it, once the result is saved.
         resume: Go on with the fit in that folder: what was released is not released again.
+        devices: How many devices of this host share the rows, or ``"all"``; one unless given.
+            Several hosts share them where all have called `noisewise.join_hosts` first; then each
+            returns the result, and one of them should save it.
     """
     if not isinstance(table, Table):
         raise NoisewiseError(f"table must be a noisewise.Table, got {type(table).__name__}")
     if not isinstance(budget, Budget):
         raise NoisewiseError(f"budget must be a noisewise.Budget, got {shown(budget)}")
     refuse_double_precision()
+    hosts, written = Hosts.joined(), ledger is not None
+    if not hosts.is_first:
+        ledger = None  # it is the first one's to keep
     if ledger is not None:
         ledger = Ledger.of(ledger)
         ledger.account()  # a ledger that cannot be read is said at once
@@ -125,6 +136,7 @@ def fit(
         model, table.schema, target, features, public_sample, family=family, priors=priors
     )
     _refuse_own_rows(public_sample, table)
+    table = table.shared_by(hosts)
     count = 0 if table.memory else table.schema.public_count or nominal_count(table) // 2
     refuse_if_too_large(
         count, bound.width, bound.target.dim, steps or STEPS, draws, most=table.memory
@@ -141,14 +153,21 @@ def fit(
         insecure_seed=insecure_seed,
         progress=progress,
         ledger=ledger,
+        hosts=hosts,
+        devices=Devices.chosen(devices, hosts),
     )
     how = _method(job, method, plan, posterior)
+    if checkpoint is None and resume:
+        raise NoisewiseError("resume=True needs the checkpoint of the fit that is to go on")
+    request = request_of(job, plan, written, {"method": method, "posterior": posterior})
+    kept = {"checkpoint": [checkpoint is not None, resume], "versions": software_versions()}
+    hosts.refuse_unlike(
+        {name: json.dumps(value) for name, value in (request | kept).items()},
+        "call fit with the same arguments on all of them",
+    )
     if checkpoint is None:
-        if resume:
-            raise NoisewiseError("resume=True needs the checkpoint of the fit that is to go on")
         return _fit(job, how)
-    asked = {"method": method, "posterior": posterior}
-    found = open_checkpoint(checkpoint, job, plan, asked, resume)
+    found = open_checkpoint(checkpoint, hosts, request, resume)
     try:
         return _fit(replace(job, checkpoint=found), how)
     finally:
@@ -175,6 +194,7 @@ def _fit(job: Job, method: Method) -> Result:
     """Prepare, run, posterior, result: the same for every method."""
     method.rehearse(job)
     refuse_another_count(job.table)
+    job.hosts.gathered(np.zeros(1))  # all hosts have come this far: none has refused
     entry = begin(job)
     # From here on budget is spent: whatever can be refused has been.
     count = public_count(job.table, job.budget, job.insecure_seed, job.bought)
@@ -193,14 +213,19 @@ def _fit(job: Job, method: Method) -> Result:
         insecure_seed=job.insecure_seed,
         more={
             **dict(prepared.sources),
+            **({} if job.devices is None else {"devices": job.devices.words}),
             **({} if entry is None else {"ledger": str(entry)}),
             **({} if job.checkpoint is None else job.checkpoint.history),
         },
     )
     if entry is not None:
         entry.certify(certificate)
-    rng = np.random.default_rng(job.insecure_seed)
+    seed = job.insecure_seed
+    if seed is None and job.hosts.several:  # of public draws: the same on all hosts
+        seed = job.hosts.number_of_first(lambda: secrets.randbits(128))
+    rng = np.random.default_rng(seed)
     reading = method.posterior(job, prepared, finished, rng)
+    job.hosts.gathered(np.zeros(1))  # nobody leaves before the others are done
     return Result(
         draws=reading.draws,
         noise_unaware=reading.noise_unaware,

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from noisewise._hosts import Hosts
 from noisewise._validate import Progress
 from noisewise.data import PrivateRows, PublicSample, Table
 from noisewise.dpsep import SepSettings
 from noisewise.dpvi import Settings
-from noisewise.engine import Checkpoint, Finished, PublicCount, Run
+from noisewise.engine import Checkpoint, Devices, Finished, PublicCount, Run
 from noisewise.mechanism import Budget, Ledger, Release
 from noisewise.models import BoundModel
 from noisewise.posterior import Status
@@ -39,6 +40,10 @@ class Job:
     """Where everything is written before it is released."""
     checkpoint: Checkpoint | None = None
     """Where it is written once it is released."""
+    hosts: Hosts = field(default_factory=Hosts)
+    """Who fits together."""
+    devices: Devices | None = None
+    """That share the rows; None where one does it all."""
 
     @property
     def bought(self) -> dict[str, np.ndarray] | None:

@@ -214,7 +214,7 @@ def _inflation(
     that fit is not finite."""
     key = jax.random.PRNGKey(int(rng.integers(2**31)))
     compiled = jax.jit(lambda fit, key: variance_inflation(runs, site, fit, public_count, key))
-    found = float(compiled(SepFit(*(jnp.asarray(part) for part in fit)), key))
+    found = float(compiled(jax.tree.map(jnp.asarray, fit), key))
     return found if np.isfinite(found) else None
 
 

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from noisewise._hosts import Hosts
 from noisewise._validate import NoisewiseError
 from noisewise.dpvi import Settings
-from noisewise.engine import Checkpoint, remove_checkpoint
+from noisewise.engine import (
+    Checkpoint,
+    Mirror,
+    remove_checkpoint,
+    run_leaves,
+    said_to_others,
+    with_leaves,
+)
 from noisewise.fitting.method import Job, Prepared
 from noisewise.mechanism import Release, Reservation, version_of
 from noisewise.models.fingerprint import model_digest
 from noisewise.planning import Plan
 
 
-def open_checkpoint(
-    folder: str | Path, job: Job, plan: Plan | Settings | None, asked: dict[str, Any], resume: bool
-) -> Checkpoint:
-    """The checkpoint of this fit, there or to be made; another fit's is refused.
+def request_of(
+    job: Job, plan: Plan | Settings | None, ledger: bool, asked: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything public that decides what a fit releases, by name.
 
-    The table is not among what is compared: a digest of its rows would be computed from them.
+    The table is not among it: a digest of its rows would be computed from them.
 
     Args:
-        folder: Where it lies.
         job: The fit.
         plan: Its plan or settings.
+        ledger: Whether it is written into one.
         asked: What else was requested.
-        resume: Whether to go on.
     """
     view = job.bound.view
-    request = {
+    return {
         "version of noisewise": version_of("noisewise"),
         "model": [job.bound.name, _digest(job.bound.model)],
         "schema": view.schema.fingerprint(),
@@ -47,9 +57,28 @@ def open_checkpoint(
         "public sample": job.public_sample and job.public_sample.fingerprint(),
         "draws": job.draws,
         "insecure_seed": job.insecure_seed,
-        "ledger": job.ledger is not None,
-    }
-    return Checkpoint(folder, request | asked, resume=resume)
+        "ledger": ledger,
+    } | asked
+
+
+def open_checkpoint(
+    folder: str | Path, hosts: Hosts, request: dict[str, Any], resume: bool
+) -> Checkpoint:
+    """The checkpoint of this fit, there or to be made; another fit's is refused.
+
+    The first host's: the others are told what it found there.
+
+    Args:
+        folder: Where it lies.
+        hosts: Who fits together.
+        request: What was requested.
+        resume: Whether to go on.
+    """
+    if hosts.is_first:
+        found = Checkpoint(folder, request, resume=resume)
+        hosts.from_first(said_to_others(found) if hosts.several else b"")
+        return found
+    return Mirror(folder, request, hosts.from_first(b""))
 
 
 def begin(job: Job) -> Reservation | None:
@@ -74,13 +103,25 @@ def _reserve(job: Job) -> Reservation | None:
         schema=job.table.schema.fingerprint(),
         unit="" if job.table.schema.unit is None else job.table.schema.unit.column,
         seeded=job.insecure_seed is not None,
-        token="" if checkpoint is None else checkpoint.token,
+        tokens=() if checkpoint is None else checkpoint.tokens,
         reached=0 if checkpoint is None else checkpoint.reached,
     )
 
 
 def settle(job: Job, prepared: Prepared) -> Prepared:
-    """What was bought and decided is written down; or what was written down before is kept to."""
+    """What was bought and decided is written down; or what was written down before is kept to. All
+    hosts run with the numbers of the first, which they may have rounded otherwise."""
+    settled = _settled(job, prepared)
+    if not job.hosts.several:
+        return settled
+    said = io.BytesIO()
+    np.savez(said, *map(np.asarray, run_leaves(settled.runs)))
+    with np.load(io.BytesIO(job.hosts.from_first(said.getvalue())), allow_pickle=False) as heard:
+        leaves = [heard[f"arr_{number}"] for number in range(len(heard.files))]
+    return replace(settled, runs=with_leaves(settled.runs, leaves))
+
+
+def _settled(job: Job, prepared: Prepared) -> Prepared:
     if job.checkpoint is None:
         return prepared
     releases = [asdict(release) for release in prepared.releases]

@@ -14,6 +14,14 @@ from noisewise.mechanism.certificate import (
 from noisewise.mechanism.clipping import Grid, clipped_sum, make_grid, refuse_double_precision
 from noisewise.mechanism.counting import count_cost
 from noisewise.mechanism.ledger import Ledger, Reservation
-from noisewise.mechanism.noise import Chunk, DeviceSource, Draws, Passes, SecureSource, usual_passes
+from noisewise.mechanism.noise import (
+    Chunk,
+    DeviceSource,
+    Draws,
+    Passes,
+    SecureSource,
+    passes_of_share,
+    usual_passes,
+)
 from noisewise.mechanism.release import Mechanism, noisy_sum
 from noisewise.mechanism.sums import SumRelease, release_sum

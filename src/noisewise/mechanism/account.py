@@ -48,8 +48,9 @@ class Entry:
     """As it was issued in the end; None for what was not finished, and is counted all the same."""
     unit: str = ""
     """The column that says whose rows are protected together; empty where rows are, one by one."""
-    token: str = ""
-    """By which a fit that was stopped finds its entry again."""
+    tokens: tuple[str, ...] = ()
+    """By the first one a fit that was stopped finds its entry again; the others are its names from
+    before it was last gone on with, which only older copies of its checkpoint have."""
 
     @property
     def state(self) -> str:
@@ -182,7 +183,7 @@ def read_account(lines: Sequence[Line], path: Path) -> Account:
             if line.kind == "reserved":
                 entries[number] = _reserved(line)
             else:
-                entries[number] = replace(entries[number], **_change(line))
+                entries[number] = replace(entries[number], **_change(line, entries[number]))
         return Account(
             name=first.body["name"],
             total=Budget(**first.body["total"]),
@@ -206,16 +207,18 @@ def _reserved(line: Line) -> Entry:
         budget=Budget(**body["budget"]),
         releases=tuple(Release(**one) for one in body["releases"]),
         unit=str(body.get("unit", "")),
-        token=str(body.get("token", "")),
+        tokens=tuple(map(str, body.get("tokens", ()))),
         **texts,
     )
 
 
-def _change(line: Line) -> dict[str, Any]:
+def _change(line: Line, entry: Entry) -> dict[str, Any]:
     """What a later line says of an entry."""
     if line.kind == "settled":
         releases = tuple(Release(**one) for one in line.body["releases"])
         return {"releases": releases, "settled": True}
     if line.kind == "certified":
         return {"certificate": Certificate.from_dict(line.body["certificate"])}
+    if line.kind == "resumed":
+        return {"tokens": (str(line.body["token"]), *entry.tokens)}
     raise ValueError(f"a line is of kind {line.kind}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,6 +203,7 @@ def verify_run(
     sampling_rate: float,
     declared_rows: int | None,
     protects: str = ONE_ROW,
+    bought: Mapping[str, str] | None = None,
 ) -> Verification:
     """`Certificate.verify`, and whether the certificate accounts for the run that it came with.
 
@@ -211,6 +213,7 @@ def verify_run(
         sampling_rate: Likewise.
         declared_rows: The number of rows that the schema declares public, or None.
         protects: Whose rows are protected together, by the schema.
+        bought: Names of releases, by the sources that only they can be behind.
     """
     found = certificate.verify()
     reasons = list(found.reasons)
@@ -221,10 +224,14 @@ def verify_run(
         for release in certificate.releases
     ):
         reasons.append(f"no release accounts for {steps} steps at sampling rate {sampling_rate:g}")
-    bought = bool(count_cost(declared_rows, certificate.budget))
-    if bought and not certificate.counts_rows:
+    listed = {release.what for release in certificate.releases}
+    for source, release in (bought or {}).items():
+        if source in certificate.sources and release not in listed:
+            reasons.append(f"its {source} were bought, and no release pays for them")
+    counted = bool(count_cost(declared_rows, certificate.budget))
+    if counted and not certificate.counts_rows:
         reasons.append("the number of rows was neither declared nor paid for")
-    if not bought and certificate.counts_rows:
+    if not counted and certificate.counts_rows:
         reasons.append("the number of rows is public, and a release pays for it all the same")
     return found._replace(holds=not reasons, reasons=tuple(dict.fromkeys(reasons)))
 

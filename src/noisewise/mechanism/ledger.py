@@ -112,7 +112,7 @@ class Ledger:
         unit: str = "",
         seeded: bool = False,
         fits: int = 1,
-        token: str = "",
+        tokens: Sequence[str] = (),
         reached: int = 0,
     ) -> Reservation:
         """Write down that this budget is about to be spent, or refuse in one line.
@@ -124,7 +124,8 @@ class Ledger:
             unit: The column that says whose rows are protected together; empty protects rows.
             seeded: Whether the noise comes from a known seed: only a rehearsal takes that.
             fits: How many fits, each with that budget.
-            token: Of a checkpoint: what was reserved under it before is gone on with.
+            tokens: Of a checkpoint, the newest first: what was reserved under the one before is
+                gone on with under the newest, and from then on under no other.
             reached: How far that checkpoint says that the fit came, see `Checkpoint.reached`.
         """
         path = Path(self.path)
@@ -132,9 +133,10 @@ class Ledger:
         with ledger_file.opened(path, writing=True) as log:
             account = read_account(log.lines, path)
             for entry in account.entries:
-                if token and entry.token == token:
-                    _refuse_older_copy(entry, reached)
-                    return Reservation(self, entry.number)
+                if not set(tokens).isdisjoint(entry.tokens):
+                    _refuse_older_copy(entry, tokens, reached)
+                    log.add("resumed", {"entry": entry.number, "token": tokens[0]})
+                    return Reservation(self, entry.number, tokens[0])
             self._refuse(account, budget, seeded)
             self._refuse_another_unit(account, unit)
             after = account.after((release,))
@@ -147,12 +149,12 @@ class Ledger:
                     "what": _short("what", what),
                     "schema": schema,
                     "unit": unit,
-                    "token": token,
+                    "tokens": list(tokens),
                     "budget": asdict(budget),
                     **_listed((release,)),
                 }
                 log.add("reserved", body)
-                return Reservation(self, number)
+                return Reservation(self, number, *tokens[:1])
         raise LedgerError(_too_much(path, account, budget, fits, after))
 
     def _refuse(self, account: Account, budget: Budget, seeded: bool) -> None:
@@ -221,6 +223,8 @@ class Reservation:
 
     ledger: Ledger
     number: int
+    token: str = ""
+    """Under which the fit has it, where it keeps a checkpoint."""
 
     def settle(self, releases: tuple[Release, ...]) -> None:
         """Put what is really about to be released in place of what was reserved.
@@ -231,7 +235,7 @@ class Reservation:
         path = Path(self.ledger.path)
         with ledger_file.opened(path, writing=True) as log:
             account = read_account(log.lines, path)
-            entry = _entry(account, self.number)
+            entry = self._entry(account)
             if entry.settled and entry.releases == releases:
                 return  # before the fit was stopped that goes on now
             changed = replace(entry, releases=releases, settled=True)
@@ -250,8 +254,20 @@ class Reservation:
         Args:
             certificate: Of what was released.
         """
-        with ledger_file.opened(Path(self.ledger.path), writing=True) as log:
+        path = Path(self.ledger.path)
+        with ledger_file.opened(path, writing=True) as log:
+            self._entry(read_account(log.lines, path))
             log.add("certified", {"entry": self.number, "certificate": certificate.to_dict()})
+
+    def _entry(self, account: Account) -> Entry:
+        """It, if nobody has gone on with a copy of the checkpoint: one entry pays for one fit."""
+        (found,) = (entry for entry in account.entries if entry.number == self.number)
+        if self.token not in (*found.tokens[:1], ""):
+            raise LedgerError(
+                f"a copy of this fit's checkpoint was gone on with meanwhile, and {self} pays for "
+                "one of the two: this one's result is withheld; use the other's, or start anew"
+            )
+        return found
 
     def __str__(self) -> str:
         return f"entry {self.number} of {Path(self.ledger.path).name}"
@@ -262,14 +278,11 @@ def _listed(releases: tuple[Release, ...]) -> dict[str, Any]:
     return {"releases": [asdict(one) for one in releases], "event": str(compose(releases))}
 
 
-def _entry(account: Account, number: int) -> Entry:
-    (found,) = (entry for entry in account.entries if entry.number == number)
-    return found
-
-
-def _refuse_older_copy(entry: Entry, reached: int) -> None:
-    """A checkpoint is written before the ledger is: one that lags behind was put back in place."""
-    if reached < entry.settled + (entry.certificate is not None):
+def _refuse_older_copy(entry: Entry, tokens: Sequence[str], reached: int) -> None:
+    """A checkpoint is written before the ledger is: one that lags behind was put back in place, and
+    one that does not know under which name it was last gone on with is a copy from before."""
+    behind = reached < entry.settled + (entry.certificate is not None)
+    if behind or entry.tokens[0] not in tokens:
         raise LedgerError(
             f"the checkpoint is an older copy, for entry {entry.number} of the ledger is "
             f"{entry.state}: going on with it would spend twice; start anew, without it"

@@ -77,12 +77,30 @@ def usual_passes(
         most: Records per pass that memory allows.
         count_noise: Standard deviation of the public count's own noise, if it has any.
     """
-    count = public_count + math.ceil(6 * count_noise)
-    mean = count * sampling_rate
-    usual = min(count, math.ceil(mean + 6 * math.sqrt(mean * (1 - sampling_rate)) + 6))
+    usual = _usual_batch(public_count + math.ceil(6 * count_noise), sampling_rate)
     lanes = math.ceil(usual / (LEAST_PASSES * _LANES))
     size = _LANES * max(1, min(most // _LANES, lanes))
     return Passes(size, max(LEAST_PASSES, math.ceil(usual / size)))
+
+
+def passes_of_share(passes: Passes, public_count: int, sampling_rate: float, shares: int) -> Passes:
+    """As many of the very same passes as one of several devices takes for the records it holds:
+    what a record adds is rounded by the pass's size, and must not follow from who adds it.
+
+    Args:
+        passes: Of a device that holds all records.
+        public_count: The number of rows, declared or noised; never the table's own.
+        sampling_rate: Of the Poisson batches.
+        shares: How many devices hold the records.
+    """
+    usual = _usual_batch(math.ceil(public_count / shares) + 1, sampling_rate)
+    return Passes(passes.size, max(LEAST_PASSES, math.ceil(usual / passes.size)))
+
+
+def _usual_batch(count: int, sampling_rate: float) -> int:
+    """Records of a batch, six standard deviations above the mean."""
+    mean = count * sampling_rate
+    return min(count, math.ceil(mean + 6 * math.sqrt(mean * (1 - sampling_rate)) + 6))
 
 
 class SecureSource:

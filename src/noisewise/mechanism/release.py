@@ -99,6 +99,7 @@ def noisy_sum(
     grid: Grid,
     pass_size: int,
     passes: int,
+    across: str | None = None,
 ) -> Float[Array, " dim"]:
     """Clipped, noised sum of the drawn records' gradients: NA-DPVI Alg. 3, lines 2 to 4.
 
@@ -111,9 +112,15 @@ def noisy_sum(
         grid: By `Mechanism.grid`.
         pass_size: Records per pass: public, from `usual_passes`.
         passes: Enough for the drawn batch, which is the caller's to see to.
+        across: Axis of a mesh of devices that hold shares of the rows; None where one holds all.
     """
+    if across is not None:  # the noise is the first device's to add, and added once
+        own = jnp.where(jax.lax.axis_index(across) == 0, draws.noise, 0)
+        draws = draws._replace(noise=own)
     total = _batch_sum(record_gradients, rows, draws, grid, pass_size, passes)
-    return (total + draws.noise).astype(jnp.float32) * (grid.clip_norm / grid.points)
+    if across is not None:
+        total = jax.lax.psum(total, across)
+    return total.astype(jnp.float32) * (grid.clip_norm / grid.points)
 
 
 def _batch_sum(
@@ -124,14 +131,13 @@ def _batch_sum(
     pass_size: int,
     passes: int,
 ) -> Int[Array, " dim"]:
-    """The sum before its noise, in grid steps: it goes nowhere else.
+    """The sum in grid steps. It begins with the noise: a sum without is never formed.
 
     The accounting takes a record to move it by its own clipped gradient and nothing else, so no
     other record's rounding may depend on who else was drawn, on the table's size or on how many
     passes there are. XLA rounds by the shape of what it compiles together: hence always the same
     loop body, of a public shape, and a barrier between it and the table.
     """
-    dim = draws.noise.shape[-1]
 
     def one_pass(number: Array, total: Array) -> Array:
         start = number * pass_size
@@ -143,4 +149,4 @@ def _batch_sum(
     # A fixed number of passes: on a GPU, asking how many are needed would stall every step. At
     # least two, as a loop of one would be dissolved into the program around it.
     number = max(LEAST_PASSES, passes)
-    return jax.lax.fori_loop(0, number, one_pass, jnp.zeros(dim, jnp.int32))
+    return jax.lax.fori_loop(0, number, one_pass, draws.noise)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise._hosts import Hosts, refuse_unshared
 from noisewise._shapes import Float, Int
 from noisewise._validate import NoisewiseError, positive
 from noisewise.data import PrivateRows
@@ -87,6 +88,9 @@ def _noisy_total(
     what: str,
     insecure_seed: int | None,
 ) -> Float[np.ndarray, " k"]:
+    share = values.share if isinstance(values, PrivateRows) else None
+    refuse_unshared(share)
+    hosts = Hosts() if share is None else Hosts.joined()
     total, width = np.zeros((), np.int64), 0
     for stretch in _stretches(values):
         if stretch.ndim != 2:
@@ -95,9 +99,10 @@ def _noisy_total(
             )
         width = stretch.shape[1]
         total = total + rounded_rows(stretch, sum_grid(sensitivity, width)).sum(axis=0)
-    normals = _generator(what, insecure_seed).standard_normal(width)
-    total = total + np.rint(normals * (noise_multiplier * _POINTS)).astype(np.int64)
-    return total * (sensitivity / _POINTS)
+    if hosts.is_first:  # once: what hosts add up has the noise in it already
+        normals = _generator(what, insecure_seed).standard_normal(width)
+        total = total + np.rint(normals * (noise_multiplier * _POINTS)).astype(np.int64)
+    return hosts.total(total) * (sensitivity / _POINTS)
 
 
 def _stretches(values: PrivateRows | Float[np.ndarray, "count k"]) -> Iterator[np.ndarray]:

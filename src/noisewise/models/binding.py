@@ -50,8 +50,11 @@ def bind(
         parameters = list(inspect.signature(model).parameters.values())
     except (TypeError, ValueError) as error:
         raise NoisewiseError(f"model must be a NumPyro model function, got {model!r}") from error
-    wants_design = any(p.name == "X" for p in parameters) and "X" not in schema.names
-    wants_target = any(p.name == "y" for p in parameters) and "y" not in schema.names
+    taken = {p.name for p in parameters}
+    wants_design = "X" in taken and (known is not None or "X" not in schema.names)
+    wants_target = "y" in taken and (known is not None or "y" not in schema.names)
+    if wants_design and target is None and "y" in taken and not wants_target:
+        target = "y"  # the column of that name, which would explain itself if X held it too
     if wants_target and target is None:
         raise NoisewiseError(
             "the model observes y but no target was named: pass target=, one of "

@@ -34,9 +34,9 @@ class LinearParts(NamedTuple):
         """Parts, each record at its own point."""
         return self.offset + jnp.einsum("nkd,nd->nk", self.rows, points)
 
-    def at_one(self, point: Float[Array, " dim"]) -> Float[Array, "records k"]:
-        """Parts, all records at one point."""
-        return self.offset + self.rows @ point
+    def at_each(self, points: Float[Array, "points dim"]) -> Float[Array, "points records k"]:
+        """Parts, all records at every point."""
+        return self.offset + jnp.einsum("pd,nkd->pnk", points, self.rows)
 
     def slopes(self, parts: Float[Array, "records k"]) -> Float[Array, "records k"]:
         """First derivatives, weights included."""

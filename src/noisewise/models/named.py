@@ -1,5 +1,6 @@
 """Models by name or by file, for the command line and for people in a hurry."""
 
+import difflib
 import importlib.util
 import re
 from collections.abc import Callable
@@ -27,6 +28,19 @@ _TAKES = {
     "piecewise-exponential": "rising times above 0, as in piecewise-exponential(cuts=6, 12)",
     "student": "a number above 0, as in student(degrees=7)",
 }
+_ELSEWHERE = {
+    "logit": "logistic",
+    "binomial": "logistic",
+    "bernoulli": "logistic",
+    "gaussian": "linear",
+    "normal": "linear",
+    "ols": "linear",
+    "cox": "piecewise-exponential",
+    "ordinal-logistic": "ordinal",
+    "polr": "ordinal",
+    "nb": "negative-binomial",
+}
+"""What other tools call families."""
 
 
 def named_model(
@@ -79,9 +93,18 @@ def named_model(
     if not path or not path.endswith(".py"):
         raise NoisewiseError(
             f"model {model!r} is neither {', '.join(FAMILIES)}, network, mixture nor "
-            "path/to/model.py:function"
+            f"path/to/model.py:function, and no formula, which has a ~ in it{_meant(model)}"
         )
     return _from_file(Path(path), name)
+
+
+def _meant(text: str) -> str:
+    """The family that people may mean, by another tool's name for it or by a slip."""
+    name = text.strip().casefold().partition("(")[0].replace("_", "-")
+    known = [*FAMILIES, *OTHER_NAMES]
+    near = difflib.get_close_matches(name, known, 1, 0.75)
+    found = _ELSEWHERE.get(name) or (near[0] if near else None)
+    return f": do you mean {found!r}?" if found else ""
 
 
 def _mixed_model(text: str, columns: list[Column]) -> ReadyMade | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._validate import integer_at_least
-from noisewise.dpvi import Settings, decaying_schedule
+from noisewise.dpvi import WIDE, Settings, decaying_schedule
 from noisewise.mechanism import Budget
 from noisewise.models import BoundModel, Target, whitened_frame
 from noisewise.models.frame import block_slices
@@ -41,7 +41,9 @@ _SETTLING = 3.0
 _LARGEST_RATE = 0.05
 _LEAST_MULTIPLIER = 1.1
 _LEAST_TIME_CONSTANTS = 30.0
-_MOST_TIME_CONSTANTS = 200.0
+_MOST_TIME_CONSTANTS, _MOST_OF_WIDE = 200.0, 30.0
+"""Of many coordinates the curvature is known by simulation, not from the trace, and iterates that
+are dispersed in hundreds of directions flatten the gradients that they are to learn it from."""
 _KNOWN, _WIDEST = 0.1, 1.5
 _DISTRUST = {"known": 0.1, "approximate": 1.0, "guessed": 3.0}
 """Share of the simulated clipping bias that may be wrong, by how covariates are known: it depends
@@ -164,6 +166,8 @@ def design(
     """
     integer_at_least("steps", steps, 10)
     constants = _time_constants(summary) if time_constants is None else time_constants
+    if time_constants is None and WIDE < target.dim <= LARGEST_MATRIX:
+        constants = min(constants, _MOST_OF_WIDE)
     rate = min(constants / steps, _LARGEST_RATE)
     clip_norm = clip_factor * summary.clip.clip_norm
     burn_in, early_rate = _approach(target, summary, clip_norm, rate, steps, caution)

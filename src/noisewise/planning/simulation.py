@@ -11,13 +11,14 @@ import numpy as np
 from jax import Array
 
 from noisewise.data import Rows, record_count
+from noisewise.dpvi import WIDE
 from noisewise.models import Frame, ModelError, RowView, Target, survey_weights
 from noisewise.models.linear_parts import clipped_curvatures
-from noisewise.planning.single_release import WIDE
 
 _PARAMETERS = 128
 _FEWEST_PARAMETERS, _FEWEST_OF_WIDE = 32, 8
-_RECORDS = 1024
+_RECORDS, _A_COORDINATE = 1024, 4
+"""At every simulated parameter: so many, and of many coordinates so many for each."""
 _FLOATS = 2**21
 _PRIOR_DRAWS = 2000
 _LOOK_RECORDS = 256
@@ -61,7 +62,8 @@ def simulate_gradients(target: Target, view: RowView, seed: int = 0) -> PriorPre
     key_prior, key_look, key_rows = jax.random.split(jax.random.PRNGKey(seed), 3)
     prior = _sample_prior(target, key_prior)
     thetas = _plausible(target, view, prior, key_look, rng)
-    tables = [view.simulate(rng, _RECORDS) for _ in thetas]
+    records = _RECORDS if target.dim <= WIDE else _A_COORDINATE * target.dim
+    tables = [view.simulate(rng, records) for _ in thetas]
     covariates = {name: np.stack([table[name] for table in tables]) for name in tables[0]}
     rows, gradients = jax.device_get(_simulate(target, key_rows, thetas, covariates))
     gaussian = _is_gaussian(target, prior)

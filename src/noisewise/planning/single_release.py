@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.dpvi import WIDE
 from noisewise.mechanism import Budget
 from noisewise.mechanism.accounting import gaussian_limit
 
 _QUANTILES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.0)
 _SLOPE_LEFT = 0.67
-WIDE = 200
-"""More coordinates than these are looked at one by one."""
 _SINGULAR = 1e-5
 """Of a scaled Cholesky factor's diagonal, whose square is what is left of a condition number."""
 

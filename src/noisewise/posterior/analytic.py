@@ -15,16 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._shapes import Float
-from noisewise.dpvi import TraceStatistics
-from noisewise.posterior.context import FitContext
+from noisewise.dpvi import WIDE, TraceStatistics
+from noisewise.posterior.context import FitContext, Reference
 from noisewise.posterior.curvature_matrix import (
     CurvaturePosterior,
     Regression,
     curvature_posterior,
     symmetric_root,
 )
-from noisewise.posterior.expected import JACOBIAN_RECORDS, ExpectedMoments, optimum_prior
-from noisewise.posterior.status import NoiseAwarePosterior, OptimumGiven
+from noisewise.posterior.expected import ExpectedMoments, optimum_prior
+from noisewise.posterior.status import NoiseAwarePosterior, OptimumGiven, products_by_matrix
 
 _NARROW, _WIDER = 0.1, (0.35, 1.5)
 """Widths of the curvature's prior: without covariates the first; with them the trace chooses, and
@@ -35,7 +35,12 @@ ones: it depends on more than was bought."""
 _MOST_NOISE = 0.015
 """Of a share of people: with more, intervals were seen to hold two thirds of truths."""
 _CURVATURE_DRAWS = 1000
-_WELL_KNOWN = 0.2
+_LEAST_OF_WIDE, _DRAWS_A_CURVATURE = 8, 160
+"""Of many coordinates every factor takes seconds, and each coordinate sees so many directions that
+curvatures hardly differ to it: one then serves many draws."""
+_WELL_KNOWN, _WELL_KNOWN_OF_WIDE = 0.2, 0.35
+"""Widths up to which a curvature counts as identified. Of many coordinates it is the finite number
+of people that makes it wider, in all directions alike."""
 _DECISIVE = np.log(100)
 """Log evidence that it takes to give up what representative records expect: chance makes some."""
 
@@ -77,8 +82,7 @@ def matrix_model(
     if expected is not None and reference is not None:
         centre = np.asarray(expected.curvature)
         trusted = expected if reference.covariates_representative else None
-        # A tenth for the model, and the Monte Carlo error of the simulated curvature.
-        widths = (float(np.hypot(_NARROW, np.sqrt(dim / JACOBIAN_RECORDS))),)
+        widths = (_narrowest_width(dim, expected, context.public_count, reference),)
         if reference.share_noise:
             # A few directions may be off by far more than all others: no one width but the widest
             # suits both, and evidence, which counts directions, would take a narrow one.
@@ -98,6 +102,16 @@ def matrix_model(
     )
 
 
+def _narrowest_width(
+    dim: int, expected: ExpectedMoments, rows: float, reference: Reference
+) -> float:
+    """A tenth for the model, and the Monte Carlo error of the simulated curvature."""
+    sampled = 1 / float(expected.jacobian_records)
+    if dim > WIDE:  # of few coordinates these are small beside the tenth
+        sampled += 1 / rows + 1 / reference.covariate_rows
+    return float(np.hypot(_NARROW, np.sqrt(dim * sampled)))
+
+
 def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwarePosterior:
     """Draws from p(phi*, M | trace), with the sensitivity M that goes with every curvature."""
     variance = total_variance(model)
@@ -106,6 +120,8 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
     if model.expected is not None and best.evidence < tried[0].evidence + _DECISIVE:
         best = tried[0]
     count = max(min(draws, 100), min(draws // 4, _CURVATURE_DRAWS))
+    if len(variance) > WIDE:
+        count = min(count, max(_LEAST_OF_WIDE, draws // _DRAWS_A_CURVATURE))
     curvature = best.draw(count, rng)
     # A trace that rejects the expected curvature casts doubt on all that was expected.
     if best is not tried[0]:
@@ -116,17 +132,22 @@ def infer(model: MatrixModel, draws: int, rng: np.random.Generator) -> NoiseAwar
     shift_factor = 1 + shift_sd * rng.standard_normal((count, 1))
     given = _optimum(model, variance, sensitivity, prior, shift_factor)
     inverse_roots = np.linalg.inv(np.linalg.cholesky(given.precision).mT)
-    shock = rng.standard_normal((draws, len(variance), 1))
+    shock = rng.standard_normal((draws, len(variance)))
     return NoiseAwarePosterior(
-        optimum=given.mean[chosen] + (inverse_roots[chosen] @ shock)[..., 0],
-        curvature=sensitivity[chosen],
+        optimum=given.mean[chosen] + products_by_matrix(inverse_roots, chosen, shock),
+        curvature=sensitivity,
         identified=bool(
             model.share_noise < _MOST_NOISE
-            and (best.log_sd <= _WELL_KNOWN or best.prior_share < 0.5)
+            and (best.log_sd <= _well_known(len(variance)) or best.prior_share < 0.5)
         ),
         expected=model.expected,
         given=given,
+        which=chosen,
     )
+
+
+def _well_known(dim: int) -> float:
+    return _WELL_KNOWN if dim <= WIDE else _WELL_KNOWN_OF_WIDE
 
 
 def _curvature_posteriors(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise._shapes import Float
-from noisewise.dpvi import Trace, TraceStatistics
+from noisewise.dpvi import WIDE, Trace, TraceStatistics
 
 MOST_BURN_IN = 0.6
 _EXCESS = 1.3
@@ -30,6 +30,8 @@ class BurnIn(NamedTuple):
 def find_burn_in(trace: Trace, least: float, most: float = MOST_BURN_IN) -> BurnIn:
     """The shortest burn-in, from ``least`` to ``most`` of the run, after which the model fits."""
     blocks = trace.block_count
+    if len(trace.last) > WIDE:
+        trace = trace.diagonal()  # matrices of so many coordinates are not looked at below
     first, last = round(least * blocks), round(most * blocks)
     for burn_in in range(first, last + 1, max(1, blocks // 20)):
         if _fits(trace, burn_in):

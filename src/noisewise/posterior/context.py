@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,20 @@ class Reference(NamedTuple):
     share_noise: float = 0.0
     """Noise of a share of people in the description of covariates that was bought; zero where none
     was."""
+    covariate_rows: float = np.inf
+    """Of so many people the covariates are: those of a public sample. A model without covariates,
+    or with simulated ones, has as many as it likes."""
+    lots: int = 1
+    """Of as many rows, one after the other: more than memory holds together."""
+    more: Callable[[int], Rows] | None = None
+    """The rows of a lot, by its number from one on."""
+
+    def lot(self, number: int) -> Rows:
+        """Rows of their own for every number; zero has ``rows``."""
+        if number == 0:
+            return self.rows
+        assert self.more is not None  # there are several lots
+        return self.more(number)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

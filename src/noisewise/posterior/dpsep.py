@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+import jax
 import numpy as np
 
 from noisewise._shapes import Float
 from noisewise.dpsep import (
     Gaussian,
+    GlmSite,
     NoiseSite,
     SepFit,
     SepSettings,
@@ -17,6 +20,8 @@ from noisewise.dpsep import (
     noise_aware,
     noise_unaware,
 )
+from noisewise.engine import Run
+from noisewise.posterior.sep_likelihood import truth_draws
 from noisewise.posterior.status import Status, is_usable
 
 _DRIFT = 1.5
@@ -54,7 +59,7 @@ def read_sep(
     rng: np.random.Generator,
     variance_inflation: float = 1.0,
 ) -> SepReading:
-    """Draws of both posteriors.
+    """Draws of both posteriors of any site: the known spread of the mean is added (eq. (36)).
 
     Args:
         site: Of the last phase.
@@ -71,6 +76,36 @@ def read_sep(
     unaware = _normals(site, noise_unaware(fit), draws, rng)
     unaware_sd = _noise_sds(site, certain, public_count, draws, rng)
     return SepReading(SepDraws(theta, noise_sd), SepDraws(unaware, unaware_sd))
+
+
+def read_regression(
+    run: Run,
+    fit: SepFit,
+    covariates: Float[np.ndarray, "records dim"],
+    draws: int,
+    rng: np.random.Generator,
+) -> SepReading:
+    """Draws of both posteriors of a regression: the noise-aware one from what simulated records
+    would release (eq. (47)).
+
+    Args:
+        run: The last phase.
+        fit: What it ended with.
+        covariates: Simulated or public, as the site takes them.
+        draws: How many.
+        rng: For simulations and draws.
+    """
+    site: GlmSite = run.algorithm.site
+    count, certain = int(run.numbers.public_count), fit._replace(extra_variance=0.0)
+    dim = site.family.dim
+    theta = np.full((draws, dim + site.extras), np.nan)
+    if all(np.isfinite(np.asarray(part)).all() for part in jax.tree.leaves(fit)):
+        with contextlib.suppress(np.linalg.LinAlgError):  # too wild for moments to be matrices
+            theta = truth_draws(run, fit, covariates, draws, rng)
+    noise_sd = np.exp(theta[:, -1] / 2) if site.extras else np.zeros(draws)
+    unaware = _normals(site, noise_unaware(fit), draws, rng)
+    unaware_sd = _noise_sds(site, certain, count, draws, rng)
+    return SepReading(SepDraws(theta[:, :dim], noise_sd), SepDraws(unaware, unaware_sd))
 
 
 def sep_status(

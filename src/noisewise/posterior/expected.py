@@ -17,6 +17,7 @@ from scipy.special import chdtri
 
 from noisewise._shapes import Float
 from noisewise.data import Rows
+from noisewise.dpvi import WIDE
 from noisewise.models import Frame, Target, without_survey_weights
 from noisewise.posterior.mean_shift import (
     log_curvature_gradient,
@@ -26,7 +27,9 @@ from noisewise.posterior.mean_shift import (
 from noisewise.posterior.record_gradients import record_gradients
 
 _PERTURBATIONS = 32
-JACOBIAN_RECORDS = 2048
+_JACOBIAN_RECORDS, _A_COORDINATE = 2048, 40
+"""Records whose Jacobians are averaged: so many, and so many for each coordinate, of those that
+there are."""
 _LEAST_GAIN = 1e-3
 
 
@@ -70,6 +73,8 @@ class ExpectedMoments(NamedTuple):
     """h of eq. (25): M times the shift of theta's mean from the optimum, given the rows alone."""
     optimum: Float[Any, "*fits dim"]
     """c, for which all this was simulated."""
+    jacobian_records: Float[Any, "*fits"]
+    """From so many the curvature was simulated."""
 
 
 class RecordMoments(NamedTuple):
@@ -91,6 +96,11 @@ class RecordMoments(NamedTuple):
     variability_gradient: Float[Any, "*fits dim"]
     records: Float[Any, "*fits"]
     """How many were simulated."""
+    jacobian_records: Float[Any, "*fits"]
+    """Of how many the Jacobian was taken."""
+
+
+_OF_JACOBIANS = ("jacobian", "log_curvature_gradient")
 
 
 class OptimumPrior(NamedTuple):
@@ -129,10 +139,10 @@ def simulate(
     scores = record_gradients(target, frame, without_survey_weights(records))
     u = scores.at(truths)
     psi = of_records.clipped_mean(iterates, clip_norm)
-    some = min(JACOBIAN_RECORDS, len(u))
+    some = min(max(_JACOBIAN_RECORDS, _A_COORDINATE * u.shape[1]), len(u))
     # Truths take turns from record to record, iterates from round to round of them.
     turns = jnp.arange(some) // (2 * len(point.truth_perturbations)) % len(iterates)
-    jacobians = of_records.clipped_jacobians(iterates[turns], clip_norm)
+    jacobians = of_records.clipped_jacobians(iterates[turns], clip_norm, point.inverse_curvature)
     centred_psi, centred_u = psi - psi.mean(0), u - u.mean(0)
     along = partial(scores.along, truths)
     of_log_sensitivity = partial(log_sensitivity_gradient, along, psi, u)
@@ -145,12 +155,44 @@ def simulate(
         jacobian=jacobians.mean,
         log_sensitivity_gradient=of_log_sensitivity(point.inverse_sensitivity),
         shared_log_sensitivity_gradient=of_log_sensitivity(point.shared_inverse_sensitivity),
-        log_curvature_gradient=log_curvature_gradient(
-            jacobians.traces(point.inverse_curvature), u[:some]
-        ),
+        log_curvature_gradient=log_curvature_gradient(jacobians.traces, u[:some]),
         variability_gradient=variability_gradient(psi, u, point.inverse_sensitivity),
         records=jnp.array(float(len(u))),
+        jacobian_records=jnp.array(float(some)),
     )
+
+
+def joined(one: RecordMoments, other: RecordMoments) -> RecordMoments:
+    """Moments of both lots of records together.
+
+    Args:
+        one: In double precision, as there may be many lots.
+        other: Of records of its own.
+    """
+    share = other.records / (one.records + other.records)
+    of_jacobians = other.jacobian_records / (one.jacobian_records + other.jacobian_records)
+
+    def mean(name: str) -> np.ndarray:
+        left, right = getattr(one, name), getattr(other, name)
+        weight = of_jacobians if name in _OF_JACOBIANS else share
+        return np.asarray(left + _times(weight, right - left))
+
+    def between(name: str) -> np.ndarray:
+        off = getattr(other, name) - getattr(one, name)
+        return np.asarray(_times(share * (1 - share), off[..., :, None] * off[..., None, :]))
+
+    found = one._replace(**{name: mean(name) for name in RecordMoments._fields})
+    return found._replace(
+        psi_covariance=found.psi_covariance + between("psi_mean"),
+        u_covariance=found.u_covariance + between("u_mean"),
+        records=one.records + other.records,
+        jacobian_records=one.jacobian_records + other.jacobian_records,
+    )
+
+
+def _times(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A weight for each fit."""
+    return np.asarray(weights).reshape(-1, *[1] * (np.ndim(values) - 1)) * values
 
 
 def expected_moments(
@@ -194,6 +236,7 @@ def expected_moments(
             * (found.shared_log_sensitivity_gradient - found.log_curvature_gradient),
             mean_shift=rows * found.variability_gradient - excluded,
             optimum=optimum,
+            jacobian_records=found.jacobian_records,
         )
     )
 
@@ -255,6 +298,16 @@ def optimum_prior(
     where data say nothing the posterior is the prior, not wider.
     """
     root = np.linalg.cholesky(prior_precision)
+    if len(root) > WIDE:
+        gained = curvature - prior_precision
+        try:  # nothing is to be raised: factors are a tenth of the work of eigenvectors
+            np.linalg.cholesky(gained - _LEAST_GAIN * prior_precision)
+            more = prior_precision @ np.linalg.solve(
+                gained, np.broadcast_to(prior_precision, gained.shape)
+            )
+            return OptimumPrior(curvature, prior_precision + 0.5 * (more + more.mT))
+        except np.linalg.LinAlgError:
+            pass
     inverse = np.linalg.inv(root)
     values, vectors = np.linalg.eigh(inverse @ curvature @ inverse.T)
     values = np.maximum(values, 1 + _LEAST_GAIN)[..., None, :]

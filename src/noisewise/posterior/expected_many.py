@@ -16,21 +16,23 @@ import numpy as np
 
 from noisewise._shapes import Float
 from noisewise.data import Rows
-from noisewise.dpvi import TraceStatistics
+from noisewise.dpvi import WIDE, TraceStatistics
 from noisewise.models import Frame, Target
-from noisewise.posterior.context import FitContext
+from noisewise.posterior.context import FitContext, Reference
 from noisewise.posterior.expected import (
     ExpectedMoments,
     RecordMoments,
     SimulationPoint,
     balanced_perturbations,
     expected_moments,
+    joined,
     optimum_prior,
     simulate,
 )
 from noisewise.posterior.mean_shift import limited_to_one_sd
 
-_ROUNDS = 3
+_ROUNDS = (64, 8, 1)
+"""Of every round, the share of the lots of records that is simulated: one in so many."""
 _REACH = 4.0
 """How far from the mean iterate the optimum is looked for, in sds of where gradients were taken."""
 
@@ -94,16 +96,8 @@ def _newton(
         shared_inverse_sensitivity=none,
         inverse_curvature=none,
     )
-    for _ in range(_ROUNDS):
-        simulated = _simulate_many(
-            context.rule.target,
-            context.frame,
-            context.clip_norm,
-            context.reference.rows,
-            SimulationPoint(*(jnp.asarray(part, jnp.float32) for part in point)),
-            keys,
-        )
-        moments = RecordMoments(*(np.asarray(part, float) for part in simulated))
+    for lots in _lots_by_round(context.reference.lots):
+        moments = _simulated(context, context.reference, point, keys, lots)
         found = expected_moments(moments, context.public_count, prior, centre, point.optimum)
         inverse = np.linalg.inv(found.sensitivity)
         information = released.steps[:, None, None] * _step_information(found, context)
@@ -124,6 +118,32 @@ def _newton(
         log_determinant_gradient=limited_to_one_sd(found.log_determinant_gradient, covariance),
         mean_shift=limited_to_one_sd(found.mean_shift, inverse),
     )
+
+
+def _lots_by_round(lots: int) -> list[int]:
+    """The first rounds only have to come near; the last one says where the optimum is."""
+    return [max(1, lots // share) for share in _ROUNDS]
+
+
+def _simulated(
+    context: FitContext, reference: Reference, point: SimulationPoint, keys: Any, lots: int
+) -> RecordMoments:
+    """Moments of so many lots of records, one after the other on the device."""
+    narrow = SimulationPoint(*(jnp.asarray(part, jnp.float32) for part in point))
+    found: RecordMoments | None = None
+    for lot in range(lots):
+        simulated = _simulate_many(
+            context.rule.target,
+            context.frame,
+            context.clip_norm,
+            reference.lot(lot),
+            narrow,
+            keys if lot == 0 else jax.vmap(partial(jax.random.fold_in, data=lot))(keys),
+        )
+        moments = RecordMoments(*(np.asarray(part, float) for part in simulated))
+        found = moments if found is None else joined(found, moments)
+    assert found is not None  # there is one lot at least
+    return found
 
 
 def _gathered(statistics: list[TraceStatistics], width: int, context: FitContext) -> _Released:
@@ -163,4 +183,6 @@ def _simulate_many(
         return simulate(target, frame, clip_norm, covariates, point, key)
 
     with jax.default_matmul_precision("highest"):  # as in the fit
+        if target.dim > WIDE:  # matrices of one fit at a time
+            return jax.lax.map(lambda each: one(*each), (points, keys))
         return jax.vmap(one)(points, keys)

@@ -4,7 +4,7 @@ from noisewise._validate import NoisewiseError, one_of
 from noisewise.dpvi import Settings
 
 METHODS = ("analytic", "exact", "nuts", "laplace", "naive", "averaged")
-LARGEST_MATRIX = 200
+LARGEST_MATRIX = 1000
 """Up to so many coordinates a plan infers the curvature as a matrix."""
 
 

@@ -204,7 +204,7 @@ def _outcome(
         noise_unaware=noise_unaware,
         status=status,
         burn_in=kept.burn_in,
-        curvature=found.curvature.mean(0),
+        curvature=found.mean_curvature(),
         tail_mean=context.frame.to_model_exactly(kept.statistics.parameters[:dim]),
         moments=moments,
         averaged=averaged,
@@ -216,7 +216,7 @@ def _with_variability(
 ) -> NoiseAwarePosterior:
     """The variability that was bought in place of the simulated one, or of the curvature."""
     prior = context.prior_precision
-    whole = found.curvature.mean(0) if found.expected is None else found.expected.variability
+    whole = found.mean_curvature() if found.expected is None else found.expected.variability
     return found._replace(variability=shrunk(bought, np.asarray(whole) - prior) + prior)
 
 
@@ -242,8 +242,11 @@ def _noise_unaware(
     centre = np.broadcast_to(last[:dim], (len(found.optimum), dim))
     theta = context.rule.draw_theta(centre, last[dim:], rng)
     if theta is None:
-        curvature = np.broadcast_to(found.curvature.mean(0), found.curvature.shape)
-        theta = NoiseAwarePosterior(centre, curvature, found.identified).draw_theta(rng)
+        one = np.zeros(len(centre), int)
+        mean = found.mean_curvature()[None]
+        if found.curvature.ndim == 2:
+            mean = np.repeat(mean, len(centre), 0)
+        theta = NoiseAwarePosterior(centre, mean, found.identified, which=one).draw_theta(rng)
     return theta
 
 

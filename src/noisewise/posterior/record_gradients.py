@@ -6,7 +6,6 @@ numbers that are linear in the coordinates, through those.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -18,13 +17,16 @@ from noisewise.data import Rows
 from noisewise.models import Frame, Target
 from noisewise.models.linear_parts import LinearParts, clipped_curvatures, gradient_norms
 
+_JACOBIAN_NUMBERS = 2**25
+_ITERATES_TOGETHER = 16
+
 
 class Jacobians(NamedTuple):
     """Of some records' clipped gradients by the point where they are taken."""
 
     mean: Float[Array, "dim dim"]
-    traces: Callable[[Float[Array, "dim dim"]], Float[Array, " records"]]
-    """Of every record's product with a matrix."""
+    traces: Float[Array, " records"]
+    """Of every record's product with the given matrix."""
 
 
 class RecordGradients(Protocol):
@@ -43,8 +45,13 @@ class RecordGradients(Protocol):
     ) -> Float[Array, "records dim"]:
         """Each record's clipped gradient, averaged over where it was taken."""
 
-    def clipped_jacobians(self, points: Float[Array, "some dim"], clip_norm: Array) -> Jacobians:
-        """Of the first records, each at its own point."""
+    def clipped_jacobians(
+        self,
+        points: Float[Array, "some dim"],
+        clip_norm: Array,
+        matrix: Float[Array, "dim dim"],
+    ) -> Jacobians:
+        """Of the first records, each at its own point; traces are of products with ``matrix``."""
 
 
 def record_gradients(target: Target, frame: Frame, rows: Rows) -> RecordGradients:
@@ -93,11 +100,21 @@ class _OneByOne(NamedTuple):
         total, _ = jax.lax.scan(add, jnp.zeros((count, iterates.shape[1])), iterates)
         return total / len(iterates)
 
-    def clipped_jacobians(self, points: Array, clip_norm: Array) -> Jacobians:
+    def clipped_jacobians(self, points: Array, clip_norm: Array, matrix: Array) -> Jacobians:
+        slope = jax.vmap(jax.jacfwd(self._clipped, argnums=1), (None, 0, 0))
         some = jax.tree.map(lambda column: column[: len(points)], self.rows)
-        slope = jax.jacfwd(self._clipped, argnums=1)
-        found = jax.vmap(slope, (None, 0, 0))(clip_norm, points, some)
-        return Jacobians(found.mean(0), lambda matrix: jnp.einsum("kij,ji->k", found, matrix))
+
+        def add(total: Array, group: tuple[Array, Rows]) -> tuple[Array, Array]:
+            found = slope(clip_norm, *group)
+            return total + found.sum(0), jnp.einsum("kij,ji->k", found, matrix)
+
+        # A record's Jacobian is a matrix: of many coordinates few are held at a time.
+        together = divisor(len(points), max(1, _JACOBIAN_NUMBERS // points.shape[1] ** 2))
+        groups = jax.tree.map(
+            lambda column: column.reshape(-1, together, *column.shape[1:]), (points, some)
+        )
+        total, traces = jax.lax.scan(add, jnp.zeros_like(matrix), groups)
+        return Jacobians(total / len(points), traces.reshape(-1))
 
 
 class _ByParts(NamedTuple):
@@ -114,23 +131,39 @@ class _ByParts(NamedTuple):
     def clipped_mean(self, iterates: Array, clip_norm: Array) -> Array:
         gram = self.parts.gram()
 
-        def add(total: Array, iterate: Array) -> tuple[Array, None]:
-            slopes = self.parts.slopes(self.parts.at_one(iterate))
+        def bounded(parts: Array) -> Array:
+            slopes = self.parts.slopes(parts)
             norms = gradient_norms(slopes, gram)[:, None]
-            bounded = slopes * jnp.minimum(1.0, clip_norm / norms)
-            return total + jnp.where(jnp.isfinite(norms), bounded, 0.0), None
+            short = slopes * jnp.minimum(1.0, clip_norm / norms)
+            return jnp.where(jnp.isfinite(norms), short, 0.0)
 
-        total, _ = jax.lax.scan(add, jnp.zeros_like(self.parts.offset), iterates)
+        def add(total: Array, some: Array) -> tuple[Array, None]:
+            return total + jax.vmap(bounded)(self.parts.at_each(some)).sum(0), None
+
+        # The records' numbers are read once for several iterates.
+        together = divisor(len(iterates), _ITERATES_TOGETHER)
+        groups = iterates.reshape(-1, together, iterates.shape[1])
+        total, _ = jax.lax.scan(add, jnp.zeros_like(self.parts.offset), groups)
         return self.parts.spread(total / len(iterates))
 
-    def clipped_jacobians(self, points: Array, clip_norm: Array) -> Jacobians:
+    def clipped_jacobians(self, points: Array, clip_norm: Array, matrix: Array) -> Jacobians:
         some = self.parts.leading(len(points))
         places = some.at(points)
         slopes, curvatures = some.slopes(places), some.curvatures(places)
         bent = clipped_curvatures(slopes, curvatures, some.gram(), clip_norm)
         turned = jnp.einsum("nkl,nle->nke", bent, some.rows)
         mean = jnp.einsum("nkd,nke->de", some.rows, turned) / len(points)
-        return Jacobians(mean, lambda m: jnp.einsum("nke,ed,nkd->n", turned, m, some.rows))
+        return Jacobians(mean, jnp.einsum("nke,nke->n", turned @ matrix, some.rows))
+
+
+def divisor(count: int, most: int) -> int:
+    """The largest number up to ``most`` that divides ``count``.
+
+    Args:
+        count: What is divided into groups of one size.
+        most: Of a group.
+    """
+    return next(size for size in range(min(count, most), 0, -1) if count % size == 0)
 
 
 def finite(values: Any) -> Array:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise._shapes import Float
+from noisewise._shapes import Float, Int
 from noisewise.posterior.averaging import Averaged, Stationarity
 from noisewise.posterior.burn_in import BurnIn
 from noisewise.posterior.expected import ExpectedMoments
@@ -74,8 +74,9 @@ class NoiseAwarePosterior(NamedTuple):
 
     optimum: Float[np.ndarray, "draws dim"]
     """The variational optimum phi*."""
-    curvature: Float[np.ndarray, "draws dim ..."]
-    """A, diagonal or a matrix; where moments were simulated, the sensitivity M beside it."""
+    curvature: Float[np.ndarray, "many dim ..."]
+    """A, the diagonal of every draw, or matrices; where moments were simulated, the sensitivity M
+    beside it."""
     identified: bool
     """Whether the trace, not the prior, decides the curvature."""
     expected: ExpectedMoments | None = None
@@ -84,6 +85,15 @@ class NoiseAwarePosterior(NamedTuple):
     """The optimum for every curvature matrix that was drawn."""
     variability: Float[np.ndarray, "dim dim"] | None = None
     """B as it was bought, prior included; None is what was simulated."""
+    which: Int[np.ndarray, " draws"] | None = None
+    """Of the matrices, the one behind every draw; None is one each."""
+
+    def mean_curvature(self) -> Float[np.ndarray, "*dim"]:
+        """Over the draws."""
+        if self.which is None:
+            return np.asarray(self.curvature.mean(0))
+        weights = np.bincount(self.which, minlength=len(self.curvature)) / len(self.which)
+        return np.tensordot(weights, self.curvature, 1)
 
     def draw_theta(self, rng: np.random.Generator) -> Float[np.ndarray, "draws dim"]:
         """theta given each optimum: N(optimum, A^-1), or the sandwich covariance and the mean shift
@@ -91,17 +101,18 @@ class NoiseAwarePosterior(NamedTuple):
         shock = rng.standard_normal(self.optimum.shape)
         if self.curvature.ndim == 2:
             return self.optimum + shock * self.curvature**-0.5
+        which = np.arange(len(shock)) if self.which is None else self.which
         if self.variability is not None:
             pull = shock @ np.linalg.cholesky(self.variability).T
             if self.expected is not None:
                 pull = pull + self.expected.mean_shift
-            return self.optimum + np.linalg.solve(self.curvature, pull[..., None])[..., 0]
-        roots = np.linalg.cholesky(self.curvature)
+            inverses = np.linalg.inv(self.curvature)
+            return self.optimum + products_by_matrix(inverses, which, pull)
+        inverse_roots = np.linalg.inv(np.linalg.cholesky(self.curvature).mT)
         if self.expected is not None:
-            shock = shock @ self._sandwich_root().T
-            shift = np.broadcast_to(self.expected.mean_shift, shock.shape)[..., None]
-            shock = shock + np.linalg.solve(roots, shift)[..., 0]
-        return self.optimum + np.linalg.solve(roots.mT, shock[..., None])[..., 0]
+            shift = (inverse_roots.mT @ self.expected.mean_shift)[which]
+            shock = shock @ self._sandwich_root().T + shift
+        return self.optimum + products_by_matrix(inverse_roots, which, shock)
 
     def _sandwich_root(self) -> Float[np.ndarray, "dim dim"]:
         """The identity where variability and sensitivity are the same."""
@@ -115,17 +126,41 @@ class NoiseAwarePosterior(NamedTuple):
         if self.given is None:
             theta = self.draw_theta(np.random.default_rng(0))
             return Moments(theta.mean(0), np.atleast_2d(np.cov(theta, rowvar=False)))
-        inverse_roots = np.linalg.inv(np.linalg.cholesky(self.given.sensitivity)).mT
+        inverses = np.linalg.inv(self.given.sensitivity)
         if self.variability is None:
+            inverse_roots = np.linalg.inv(np.linalg.cholesky(self.given.sensitivity)).mT
             spread = inverse_roots @ self._sandwich_root()
         else:
-            root = np.linalg.cholesky(self.variability)
-            spread = inverse_roots @ inverse_roots.mT @ root
+            spread = inverses @ np.linalg.cholesky(self.variability)
         means = self.given.mean
         if self.expected is not None:
-            means = means + inverse_roots @ inverse_roots.mT @ self.expected.mean_shift
+            means = means + inverses @ self.expected.mean_shift
         covariance = (np.linalg.inv(self.given.precision) + spread @ spread.mT).mean(0)
         return Moments(means.mean(0), covariance + np.cov(means, rowvar=False, ddof=0))
+
+
+def products_by_matrix(
+    matrices: Float[np.ndarray, "many dim dim"],
+    which: Int[np.ndarray, " draws"],
+    vectors: Float[np.ndarray, "draws dim"],
+) -> Float[np.ndarray, "draws dim"]:
+    """Each vector times its own of the matrices, those of one matrix together: there is no copy of
+    a matrix for every draw.
+
+    Args:
+        matrices: Of which one may serve many draws.
+        which: Of them serves each draw.
+        vectors: One a draw.
+    """
+    order, counts = np.argsort(which, kind="stable"), np.bincount(which, minlength=len(matrices))
+    starts = (np.cumsum(counts) - counts)[:, None]
+    # Groups are filled up with copies of their last: the same product, written twice.
+    turns = np.minimum(np.arange(counts.max()), np.maximum(counts[:, None] - 1, 0))
+    places = order[np.minimum(starts + turns, len(order) - 1)]
+    found = np.empty_like(vectors)
+    used = counts > 0
+    found[places[used]] = vectors[places[used]] @ matrices[used].mT
+    return found
 
 
 class Outcome(NamedTuple):

@@ -11,10 +11,9 @@ import numpy as np
 from noisewise._shapes import Float
 from noisewise._validate import NoisewiseError
 from noisewise.covariates import part_of
-from noisewise.dpvi import Settings, Variability
+from noisewise.dpvi import WIDE, Settings, Variability
 from noisewise.mechanism import Budget, Mechanism, Release
 from noisewise.models import BoundModel
-from noisewise.posterior.methods import LARGEST_MATRIX
 
 VARIABILITY_SHARE = 0.05
 """Share of the budget (in squared signal-to-noise) that buys the variability."""
@@ -65,10 +64,10 @@ def refuse_weights_without_matrix(bound: BoundModel, settings: Settings | None) 
         f"survey weights, which column '{weight.name}' holds,",
         "declare the column real, or leave it out of the schema",
     )
-    if bound.target.dim > LARGEST_MATRIX:
+    if bound.target.dim > WIDE:
         raise NoisewiseError(
             f"column '{weight.name}' holds survey weights, and a fit with them takes up to "
-            f"{LARGEST_MATRIX} coordinates, got {bound.target.dim}: merge categories, or name "
+            f"{WIDE} coordinates, got {bound.target.dim}: merge categories, or name "
             "fewer features"
         )
     if settings is not None and not (settings.full_curvature and settings.rule == "means_only"):

@@ -47,6 +47,7 @@ def predict(
     kind: str,
     level: float,
     seed: int,
+    clamp: bool,
 ) -> pandas.DataFrame:
     """`Result.predict`.
 
@@ -57,6 +58,7 @@ def predict(
         kind: One of `KINDS`.
         level: Probability of the intervals.
         seed: Of simulated outcomes.
+        clamp: Move values outside the declared bounds to the nearer bound.
     """
     import pandas
 
@@ -65,9 +67,9 @@ def predict(
     ends = ((1 - level) / 2, (1 + level) / 2)
     index = data.index if isinstance(data, pandas.DataFrame) else None
     if result.request.network is not None:
-        return _summary(_network(result, data, kind, seed), ends, [None], index)
+        return _summary(_network(result, data, kind, seed, clamp), ends, [None], index)
     bound = _bound(result, model)
-    records = _new_records(bound, data)
+    records = _new_records(bound, data, clamp)
     names: list[str | None] = [None]
     if records.outcome.kind == "category" and records.outcome.categories is not None:
         levels = [str(name) for name in records.outcome.categories]
@@ -133,7 +135,7 @@ def _bound(result: Result, model: Callable[..., Any] | str | None) -> BoundModel
     return bound
 
 
-def _new_records(bound: BoundModel, data: Any) -> _Records:
+def _new_records(bound: BoundModel, data: Any, clamp: bool) -> _Records:
     """The covariates that the model takes, checked against the schema and encoded as the fit's."""
     view = bound.view
     observed = [argument for argument, _ in bound.target.layout.observed_arguments]
@@ -143,9 +145,8 @@ def _new_records(bound: BoundModel, data: Any) -> _Records:
             "outcome: noisewise.synthesize draws whole records"
         )
     outcome = view.schema[view.source(observed[0])]
-    arrays = _read(
-        Schema(tuple(view.schema[name] for name in view.covariates(bound.target.generated))), data
-    )
+    covariates = view.covariates(bound.target.generated)
+    arrays = _read(Schema(tuple(view.schema[name] for name in covariates)), data, clamp)
     rng = np.random.default_rng(0)
     for column in view.schema:  # what the model does not look at
         if column.name not in arrays:
@@ -153,10 +154,10 @@ def _new_records(bound: BoundModel, data: Any) -> _Records:
     return _Records(rows=view.encode(arrays), argument=observed[0], outcome=outcome)
 
 
-def _read(covariates: Schema, data: Any) -> Rows:
+def _read(covariates: Schema, data: Any, clamp: bool) -> Rows:
     if not covariates.names:
         raise NoisewiseError("the model takes no covariates: every record has the same prediction")
-    return open_columns("the new records", data, covariates, clamp=False)
+    return open_columns("the new records", data, covariates, clamp=clamp)
 
 
 def _values(
@@ -216,11 +217,11 @@ def _outcomes(target: Target, argument: str, key: Array, thetas: Array, rows: Ro
     return jax.lax.map(one, (jax.random.split(key, len(thetas)), thetas), batch_size=64)
 
 
-def _network(result: Result, data: Any, kind: str, seed: int) -> Iterator[np.ndarray]:
+def _network(result: Result, data: Any, kind: str, seed: int, clamp: bool) -> Iterator[np.ndarray]:
     """A network's outputs (draws x records x 1), with its own noise where outcomes are wanted."""
     request = result.request
     encoder = Encoder(request.schema, request.target, request.features)
-    arrays = _read(Schema(tuple(request.schema[name] for name in encoder.features)), data)
+    arrays = _read(Schema(tuple(request.schema[name] for name in encoder.features)), data, clamp)
     if request.target is not None:
         column = request.schema[request.target].complete
         arrays[request.target] = column.simulate(np.random.default_rng(0), record_count(arrays))

@@ -13,9 +13,12 @@ import numpy as np
 
 from noisewise._pages import Shown, call, view, write_page_about
 from noisewise._validate import NoisewiseError, fraction, shown
+from noisewise.covariates.marginals import COUNTS
+from noisewise.covariates.pairs import PAIRS
 from noisewise.data import Table, in_own_terms
 from noisewise.mechanism import Budget, Certificate, Verification, verify_run
 from noisewise.posterior import Status
+from noisewise.posterior.variability import WHAT as PRODUCTS
 from noisewise.result import signature as signing
 from noisewise.result import storage
 from noisewise.result.new_records import predict
@@ -30,6 +33,13 @@ if TYPE_CHECKING:
 
 _CHAINS = 4
 _MOST_SHOWN = 10
+_BEHIND = {
+    "covariates": COUNTS,
+    "rows of a unit": COUNTS,
+    "pairs of covariates": PAIRS,
+    "survey weights": PRODUCTS,
+}
+"""Releases behind what a certificate of DPVI says was bought."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -200,6 +210,7 @@ class Result(Shown):
         kind: str = "mean",
         level: float = 0.95,
         seed: int = 0,
+        clamp: bool = False,
     ) -> pandas.DataFrame:
         """What the fit expects of new records: a mean and an interval for each.
 
@@ -214,8 +225,10 @@ class Result(Shown):
                 new record's outcome itself would lie.
             level: Probability of the intervals.
             seed: Of simulated outcomes.
+            clamp: Move values outside the declared bounds to the nearer bound, instead of refusing
+                them.
         """
-        return predict(self, data, model=model, kind=kind, level=level, seed=seed)
+        return predict(self, data, model=model, kind=kind, level=level, seed=seed, clamp=clamp)
 
     def survival(
         self, people: Any = None, times: Sequence[float] | None = None, level: float = 0.95
@@ -242,7 +255,8 @@ class Result(Shown):
 
     def verify(self) -> Verification:
         """Recompute epsilon from the certificate's releases, and hold them against what was fitted:
-        its settings, and the number of rows, which was declared or has to be paid for."""
+        its settings, the number of rows, which was declared or has to be paid for, and what else it
+        says was bought."""
         request = self.request
         return verify_run(
             self.privacy,
@@ -250,6 +264,7 @@ class Result(Shown):
             sampling_rate=request.settings.sampling_rate,
             declared_rows=request.schema.public_count,
             protects=request.schema.protected,
+            bought=_BEHIND if request.method == "dpvi" else None,
         )
 
     @property

@@ -30,7 +30,7 @@ from noisewise.posterior import (
     Status,
     default_method,
     infer_pooled,
-    read_sep,
+    read_regression,
     sep_status,
 )
 from noisewise.trials.reference import reference_rows
@@ -206,7 +206,7 @@ class SepTrial:
         self, fit: SepFit, means: np.ndarray, draws: int, rng: np.random.Generator
     ) -> SimulatedPosterior:
         run, settings = self.runs[-1], self.design.phases[-1].settings
-        read = read_sep(run.algorithm.site, fit, self.public_count, draws, rng)
+        read = read_regression(run, fit, self.design.covariates, draws, rng)
         ends = block_length(run) * np.arange(1, len(means) + 1)
         aware = self._unconstrained(*read.aware)
         return SimulatedPosterior(

@@ -17,7 +17,7 @@ from jax import Array
 
 from noisewise._validate import NoisewiseError
 from noisewise.data import PrivateRows, Rows, record_count
-from noisewise.dpvi import BLOCKS, BlockSums, Settings, Trace, assemble, trace_of
+from noisewise.dpvi import BlockSums, Settings, Trace, assemble, trace_of
 from noisewise.engine import Run, block_length, run_secure, run_simulated
 from noisewise.mechanism import Budget, calibrate
 from noisewise.models import Target, build_target
@@ -129,7 +129,7 @@ def fit_with_steps(
     mechanism = settings.mechanism(noise_multiplier)
     run = assemble(settings, target, mechanism, record_count(rows), keep_steps=True)
     table = PrivateRows(target.prepare(rows, run.numbers.constants.frame))
-    return Fitted(trace_of(run_secure(run, table, insecure_seed=seed), BLOCKS), run)
+    return Fitted(trace_of(run_secure(run, table, insecure_seed=seed), run), run)
 
 
 def fit_function(

@@ -18,12 +18,19 @@ from jax import Array
 from noisewise._shapes import Float
 from noisewise.data import Rows
 from noisewise.dpsep import SepDesign, assemble_phases, phase_mechanisms
-from noisewise.dpvi import Settings
+from noisewise.dpvi import WIDE, Settings
 from noisewise.engine import Run
 from noisewise.mechanism import Budget, Release
 from noisewise.models import BoundModel, Target
 from noisewise.posterior import variability_mechanism
-from noisewise.trials.designs import Design, SepTrial, SimulatedPosterior, TableFit, dpvi_trial
+from noisewise.trials.designs import (
+    Design,
+    DpviTrial,
+    SepTrial,
+    SimulatedPosterior,
+    TableFit,
+    dpvi_trial,
+)
 
 _GROUP_FLOATS = {"cpu": 2**25, "gpu": 2**30}
 _GROUPS = {"cpu": (8,), "gpu": (128, 512, 1024)}
@@ -82,9 +89,17 @@ class Simulator:
         kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
         width = self.bound.width
         batch = max(run.passes.size for run in self.design.runs) * self.bound.target.dim * 4
-        floats = self.public_count * max(width, 1) * 2 + batch
+        floats = self.public_count * max(width, 1) * 2 + batch + self._trace_floats()
         most = max(1, int(_GROUP_FLOATS[kind] // floats))
         return [min(width, most) for width in _GROUPS[kind]]
+
+    def _trace_floats(self) -> int:
+        """Of a fit's blocks, where each of them has large matrices."""
+        dim = self.bound.target.dim
+        if dim <= WIDE or not isinstance(self.design, DpviTrial):
+            return 0
+        algorithm = self.design.run.algorithm
+        return 2 * algorithm.blocks * int(algorithm.matrix) ** 2
 
     def run(
         self,

@@ -55,6 +55,11 @@ def parse(formula: str, schema: Schema) -> Parsed:
         formula: Such as ``visits ~ age * sex``.
         schema: Whose columns ``.`` stands for.
     """
+    if not formula.partition("~")[2].strip():
+        raise SchemaError(
+            f"the formula {shown(formula)} has nothing on its right side: name terms, or write "
+            "~ 1 for an intercept alone"
+        )
     plain, bars = _without_groups(formula)
     found = _read(plain, formula, schema)
     sides = getattr(found, "lhs", None), getattr(found, "rhs", None)
@@ -76,8 +81,10 @@ def _read(text: str, formula: str, schema: Schema) -> Any:
     from formulaic.parser import DefaultFormulaParser
 
     try:
+        # In R `b %in% a` is the product alone; formulaic adds a.
         return DefaultFormulaParser().get_terms(
-            text, context={"__formulaic_variables_available__": list(schema.names)}
+            text.replace("%in%", ":"),
+            context={"__formulaic_variables_available__": list(schema.names)},
         )
     except Exception as error:  # its own kinds, and whatever else odd text makes it raise
         if not isinstance(error, FormulaParsingError | SyntaxError):

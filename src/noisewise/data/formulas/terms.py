@@ -156,11 +156,8 @@ def encode(columns: tuple[Product, ...]) -> Encoding:
     own = [space.vector(each, {n.label: (0.0, n.size) for n in each.numbers}) for each in columns]
     sizes = np.array([np.prod([n.size for n in each.numbers]) for each in columns])
     matrix = space.matrix(own)
-    if np.linalg.matrix_rank(matrix) < len(columns):
-        raise SchemaError(
-            f"the formula says the same twice: its columns {_repeated(columns, matrix)} follow "
-            "from each other; leave one out"
-        )
+    _refuse_repeated(columns, matrix)
+    _refuse_repeated(*_straight_lines(columns))
     chosen: list[Encoded] = [Encoded(each, frozenset()) for each in columns]
     weights = np.zeros((len(columns), len(columns)))
     waiting = {place: _ways(each) for place, each in enumerate(columns)}
@@ -255,6 +252,39 @@ def _in_span(
 def _clean(found: np.ndarray) -> np.ndarray:
     """Without what is only rounding."""
     return np.where(np.abs(found) < 1e-12 * max(1.0, float(np.abs(found).max())), 0.0, found)
+
+
+def _straight_lines(columns: tuple[Product, ...]) -> tuple[tuple[Product, ...], np.ndarray]:
+    """The intercept and columns such as ``center(age)``, and what straight lines they are: each
+    cell of the table that they are made of is a coordinate."""
+    lines: list[tuple[Product, tuple[str, ...], float, float]] = []
+    for each in columns:
+        if each.missing is None and not each.parts:
+            lines.append((each, (), 1.0, 0.0))
+        elif len(each.parts) == len(each.numbers) == 1:
+            (part,) = each.numbers
+            start, slope = part.factor.affine
+            if slope and len(part.factor.range.low) == 1:
+                high, low = part.factor.range.high[0], part.factor.range.low[0]
+                # In its own range, lest large numbers hide a small one.
+                middle, half = (high + low) / 2, (high - low) / 2 * np.sign(slope)
+                lines.append((each, part.sources, float(middle), float(half)))
+    names = list(dict.fromkeys(sources for _, sources, _, _ in lines if sources))
+    matrix = np.zeros((1 + len(names), len(lines)))
+    for k, (_, sources, start, slope) in enumerate(lines):
+        matrix[0, k] = start
+        if sources:
+            matrix[1 + names.index(sources), k] = slope
+    sizes = np.maximum(np.abs(matrix).max(0), 1e-300)
+    return tuple(line[0] for line in lines), matrix / sizes
+
+
+def _refuse_repeated(columns: tuple[Product, ...], matrix: np.ndarray) -> None:
+    if np.linalg.matrix_rank(matrix) < len(columns):
+        raise SchemaError(
+            f"the formula says the same twice: its columns {_repeated(columns, matrix)} follow "
+            "from each other; leave one out"
+        )
 
 
 def _repeated(columns: tuple[Product, ...], matrix: np.ndarray) -> str:
