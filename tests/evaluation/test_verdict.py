@@ -145,7 +145,7 @@ def test_needless_width_is_said_and_yet_good():
     found = judge(scores(error=(0.2, 0.3)), EVEN, LABELS, baseline=np.array([0.1, 0.25]))
     assert found.good
     assert found.lines == (
-        "calibrated but not sharp: error 2.0 times what one optimal release allows in scale",
+        "calibrated but not sharp: error 2.0 times the single-release sd in scale",
     )
     assert found.words == (
         "intervals are right to within what 1000 simulations can show, "
@@ -156,7 +156,7 @@ def test_needless_width_is_said_and_yet_good():
 def test_what_is_not_calibrated_is_not_called_so():
     found = judge(scores(z_sd=(2.0, 1.0)), EVEN, LABELS, baseline=np.array([0.5, 2.0]))
     assert not found.good
-    assert found.lines[1] == "error 2.0 times what one optimal release allows in scale"
+    assert found.lines[1] == "error 2.0 times the single-release sd in scale"
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def _needless(scores: Scores, baseline: np.ndarray) -> Iterator[_Finding]:
     chance = _sigmas(scores) / np.sqrt(2 * max(scores.good, 1))
     for where, times in enumerate(scores.error / baseline):
         if times > max(_NEEDLESS, 1 + chance):
-            what = f"error {times:.1f} times what one optimal release allows"
+            what = f"error {times:.1f} times the single-release sd"
             yield _Finding(times, what, where)
 
 

@@ -26,7 +26,10 @@ class Status(Enum):
     def words(self) -> str:
         """The status for people, with what to do."""
         return {
-            Status.OK: "the trace settled as its model says it should, and decides the posterior",
+            Status.OK: (
+                "the fit's noisy steps settled, and they, rather than the prior, decide the "
+                "intervals"
+            ),
             Status.NOT_CONVERGED: (
                 "the trace still drifts, or gradients are not linear along it, or the optimum "
                 "lies outside where it went: the intervals rest on extrapolation; allow more "
