@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import nullcontext
@@ -28,7 +29,8 @@ from noisewise.engine import Devices, Run, public_count, run_secure
 from noisewise.mechanism import Grid, Mechanism, release_sum
 from people import make_frame, make_schema
 
-DEVICES = int(os.environ["XLA_FLAGS"].rpartition("=")[2])
+_ASKED = re.search(r"device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+DEVICES = int(_ASKED[1]) if _ASKED else 1
 SEED = 5
 
 

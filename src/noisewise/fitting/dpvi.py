@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._programs import not_kept
-from noisewise._validate import NoisewiseError, shown
+from noisewise._validate import NoisewiseError
 from noisewise.covariates import (
     KnownCovariates,
     as_declared,
@@ -69,11 +69,6 @@ class Dpvi:
         """Plan, posterior and model must fit together; a planned run is assembled once, and that of
         a model without closed-form gradients is begun on simulated tables."""
         plan = self.plan
-        if not isinstance(plan, Plan | Settings | None):
-            raise NoisewiseError(
-                "plan must be a noisewise.Plan (Plan.load reads a file) or Settings, got "
-                f"{shown(plan)}"
-            )
         refuse_weights_without_matrix(job.bound, self._settings)
         self._check_posterior(job.bound)
         share_to_spend(job.bound, job.covariate_share)  # refuses a bad one

@@ -175,6 +175,10 @@ def fit(
 
 
 def _method(job: Job, name: str, plan: Plan | Settings | None, posterior: str | None) -> Method:
+    if not isinstance(plan, Plan | Settings | None):
+        raise NoisewiseError(
+            f"plan must be a noisewise.Plan (Plan.load reads a file) or Settings, got {shown(plan)}"
+        )
     if name == "dpvi":
         return Dpvi(plan, posterior)
     shares = (job.covariate_share, job.misfit_share)
