@@ -145,6 +145,7 @@ def constrained(age, sex, visits=None, visited=None):
         numpyro.sample("visits", dist.Poisson(jnp.exp(log_rate)), obs=visits)
 
 
+@pytest.mark.slow
 def test_any_constrained_latents_come_back_in_their_own_space(table, frame, budget):
     result = nw.fit(constrained, table, budget=budget, steps=STEPS, insecure_seed=0)
     draws = result.draws

@@ -119,6 +119,7 @@ def test_scikit_learn_check_on_positive_numbers(estimator: BaseEstimator, check:
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "check"), _checks_on_counts())
 def test_scikit_learn_check_on_counts(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)

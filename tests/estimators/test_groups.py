@@ -20,7 +20,9 @@ def test_groups_are_what_is_protected():
     assert model.predict_proba(X[:4]).shape == (4, 2)
 
 
-@pytest.mark.parametrize("kind", [DPLinearRegression, DPPoissonRegression])
+@pytest.mark.parametrize(
+    "kind", [DPLinearRegression, pytest.param(DPPoissonRegression, marks=pytest.mark.slow)]
+)
 def test_regressors_take_groups(kind):
     y = np.random.default_rng(1).poisson(2, 1200).clip(0, 9)
     model = kind(target_bounds=(0, 9), max_rows=4, rows=400, **USUAL).fit(X, y, groups=PEOPLE)

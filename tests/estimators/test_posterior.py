@@ -57,7 +57,10 @@ def _fit(family: str, epsilon: float = 1.0) -> _Fitted:
     return _Fitted(linear.fit(X, y), X, mean, precision, 40 * _WEIGHTS, 100 + 40 * _INTERCEPT)
 
 
-@pytest.fixture(scope="module", params=["logistic", "poisson", "linear"])
+@pytest.fixture(
+    scope="module",
+    params=["logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("poisson", "linear"))],
+)
 def fitted(request: pytest.FixtureRequest) -> _Fitted:
     return _fit(request.param)
 

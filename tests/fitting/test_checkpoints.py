@@ -108,7 +108,8 @@ def same(one: nw.Result, other: nw.Result) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", ["network", pytest.param("mixture", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["network", "mixture"])
 def test_a_seeded_fit_that_is_killed_on_its_way_ends_with_the_same_bits(name, tmp_path):
     asked = {**QUICK, "plan": None, "covariate_share": None, **FITS[name], "insecure_seed": 3}
     whole, folder = nw.fit(**asked), tmp_path / "fit.checkpoint"

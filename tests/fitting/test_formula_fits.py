@@ -35,6 +35,7 @@ def fitted(table):
     )
 
 
+@pytest.mark.slow
 def test_a_formula_without_products_is_the_fit_by_columns(table):
     """With one insecure seed every draw agrees, as the encoded rows do bit by bit."""
     how = {"budget": BUDGET, "steps": STEPS, "insecure_seed": 3}

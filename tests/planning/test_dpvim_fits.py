@@ -68,6 +68,7 @@ def test_the_noise_aware_posterior_holds_on_aligned_traces():
     assert np.sqrt((aware[0] ** 2).mean()) < 0.8 * np.sqrt((averaged[0] ** 2).mean())
 
 
+@pytest.mark.slow
 def test_coverage_and_fit_take_it():
     settings = dpvim(steps=400)
     measured = nw.coverage(

@@ -24,6 +24,7 @@ def quick():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.5, 0.9])
 def test_the_weak_direction_is_not_biased(quick, correlation):
     """The difference of two correlated features' weights, four tables: root mean square z below 2.2
