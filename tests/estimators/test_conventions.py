@@ -100,7 +100,8 @@ class _Positive(DPGammaRegression):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Any:
         if np.asarray(y).dtype.kind in "fiu":
-            y = np.exp(np.clip(np.asarray(y, float), -3, 3))
+            y = np.asarray(y, float)
+            y = np.where(np.isfinite(y), np.exp(np.clip(y, -3, 3)), y)
         return super().fit(X, y, groups)
 
 
