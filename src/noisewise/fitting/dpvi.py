@@ -90,7 +90,7 @@ class Dpvi:
     def _rehearse_run(self, job: Job) -> None:
         """The fit as it would be if covariates were as declared; a fit that buys their shape makes
         its settings anew. Clipped gradients cannot run away beside those of a Gaussian prior, which
-        planned fits of up to 200 coordinates have: only other runs are begun."""
+        planned fits with a curvature matrix have: only other runs are begun."""
         count, bound = job.table.schema.public_count or nominal_count(job.table), job.bound
         bought = covariates_cost(bound, job.budget, job.covariate_share)
         bound = as_declared(bound, bought, count) if bought else bound
